@@ -1,0 +1,1 @@
+"""From a backbone and prepared pictures to raw attention maps."""

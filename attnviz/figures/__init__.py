@@ -1,0 +1,1 @@
+"""From maps to matplotlib figures and overlay pictures."""

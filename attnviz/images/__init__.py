@@ -1,0 +1,1 @@
+"""From paths to prepared pictures: find, read, fit."""

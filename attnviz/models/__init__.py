@@ -1,0 +1,1 @@
+"""From a model name or a checkpoint to a loaded backbone."""

@@ -1,0 +1,1 @@
+"""From figures and arrays to complete files on disk."""

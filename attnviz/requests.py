@@ -1,0 +1,156 @@
+"""What a run is asked to do: plain values that the command line, configs and Python users share.
+
+A request holds what the user wrote; nothing in it has been looked up or read. Layers and heads
+count from 0 and negative numbers count from the end; they are resolved once the model is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from attnviz.domain import (
+    DEFAULT_KEEP_RATIO,
+    DEFAULT_MAX_PIXELS,
+    DrawStyle,
+    Fit,
+    ImageFormat,
+    Positions,
+    Precision,
+    Query,
+    RolloutOptions,
+    Size,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SizeRequest = int | Size | Literal["original"] | None
+"""Shorter side in pixels, exact height and width, the picture's own size, or the model's native."""
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """Which model to load, from where, onto what.
+
+    ``name`` None: whatever the checkpoint says it is, or the default model without one.
+    ``positions`` None: the rule of the code that the weights come with.
+    ``args``: sizes of one's own (width, depth, heads, patch, ...) for a checkpoint.
+    """
+
+    name: str | None = None
+    checkpoint: Path | None = None
+    checkpoint_key: str | None = None
+    random_weights: bool = False
+    device: str = "auto"
+    precision: Precision = Precision.FLOAT32
+    positions: Positions | None = None
+    args: dict[str, int] = field(default_factory=dict)
+    verify: bool = False
+
+
+@dataclass(frozen=True)
+class InputRequest:
+    """Which pictures, and how they become model inputs.
+
+    ``inputs``: files, folders, globs, or "-" for a list on standard input.
+    """
+
+    inputs: tuple[str, ...]
+    size: SizeRequest = None
+    fit: Fit = Fit.ASPECT
+    max_pixels: int = DEFAULT_MAX_PIXELS
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True)
+class OutputRequest:
+    """Where results go and in which forms."""
+
+    folder: Path
+    formats: tuple[ImageFormat, ...] = (ImageFormat.PNG,)
+    save_data: bool = False
+    skip_existing: bool = False
+
+
+@dataclass(frozen=True)
+class HeadsRequest:
+    """The CLS attention of every head of a layer."""
+
+    layer: int = -1
+    heads: tuple[int, ...] | None = None
+    threshold: float | None = None
+    overlay: bool = False
+    distance: bool = True
+    query: Query = Query.CLS
+
+
+@dataclass(frozen=True)
+class LayersRequest:
+    """The CLS attention of every layer."""
+
+    layers: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    each_head: bool = False
+    distance: bool = True
+    query: Query = Query.CLS
+
+
+@dataclass(frozen=True)
+class RolloutRequest:
+    """Attention rollout. ``depths``: also show the rollout after these layers."""
+
+    options: RolloutOptions = RolloutOptions()
+    heads: tuple[int, ...] | None = None
+    depths: tuple[int, ...] = ()
+    query: Query = Query.CLS
+
+
+@dataclass(frozen=True)
+class PatchRequest:
+    """The attention of chosen patches: ``cells`` (row, column), ``points`` (x, y) in pixels.
+
+    Without either: the centre patch of each quadrant.
+    """
+
+    layer: int = -1
+    heads: tuple[int, ...] | None = None
+    cells: tuple[tuple[int, int], ...] = ()
+    points: tuple[tuple[float, float], ...] = ()
+    each_head: bool = False
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """The VTC-LFC token score of a layer."""
+
+    layer: int = -1
+    heads: tuple[int, ...] | None = None
+    keep_ratio: float = DEFAULT_KEEP_RATIO
+    csv: bool = False
+
+
+CommandRequest = HeadsRequest | LayersRequest | RolloutRequest | PatchRequest | ScoreRequest
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One run of one command over any number of pictures.
+
+    ``batch_size`` 0 means automatic. ``workers`` None means automatic, 0 draws in this process.
+    """
+
+    command: CommandRequest
+    model: ModelRequest
+    inputs: InputRequest
+    output: OutputRequest
+    style: DrawStyle = DrawStyle()
+    batch_size: int = 0
+    workers: int | None = None
+    fail_fast: bool = False
+
+
+def command_name(command: CommandRequest) -> str:
+    """The command's name on the command line: ``heads``, ``layers``, ..."""
+    return type(command).__name__.removesuffix("Request").lower()
