@@ -101,7 +101,7 @@ class LayersRequest:
 class RolloutRequest:
     """Attention rollout. ``depths``: also show the rollout after these layers."""
 
-    options: RolloutOptions = RolloutOptions()
+    options: RolloutOptions = field(default_factory=RolloutOptions)
     heads: tuple[int, ...] | None = None
     depths: tuple[int, ...] = ()
     query: Query = Query.CLS
@@ -145,7 +145,7 @@ class RunRequest:
     model: ModelRequest
     inputs: InputRequest
     output: OutputRequest
-    style: DrawStyle = DrawStyle()
+    style: DrawStyle = field(default_factory=DrawStyle)
     batch_size: int = 0
     workers: int | None = None
     fail_fast: bool = False

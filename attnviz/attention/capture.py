@@ -1,0 +1,265 @@
+"""The hooked forward pass: the queries, keys and values that the model itself hands to attention.
+
+Every block of a plain ViT ends its attention in one call of torch's scaled dot product attention,
+after its own q/k norms, rotary embedding, scale and mask. For the time of one pass that call is
+intercepted, so nothing is recomputed from weights and nothing of the model is guessed: what is
+shown is softmax(q k^T * scale + mask) of the very tensors that the model computed. The model's own
+fused kernel still makes the block's output; a handler may make it instead from rows it needs
+anyway. Hooks and switches are taken off again whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+
+from attnviz.domain import ModelInfo, Size
+from attnviz.errors import AttentionError, UnsupportedModelError
+
+ROW_SUM_TOLERANCE = 1e-4
+OUTPUT_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
+"""Largest deviation of attention times V from the model's own, relative to the largest |V|."""
+
+
+class AttentionModel(Protocol):
+    """What a pass needs of a model; ``models.backbone.Backbone`` is one."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """Facts read from the loaded model."""
+
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The L transformer blocks in order, each with one attention."""
+
+    def run(self, batch: Tensor) -> Tensor:
+        """The plain forward pass of a (B, 3, h, w) batch to its (B, N, width) tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """One block's attention, as the model calls it.
+
+    query, key, value: (B, H, N, d), after norms and rotary embedding, in the model's number type.
+    ``mask`` is added to the logits (or is boolean, True = may attend); None without one.
+    """
+
+    layer: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    scale: float
+
+    def fused(self) -> Tensor:
+        """The model's own attention output (B, H, N, d), by torch's fused kernel."""
+        return scaled_dot_product_attention(
+            self.query, self.key, self.value, attn_mask=self.mask, scale=self.scale
+        )
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Attention of the query tokens ``index`` (R,) to all tokens: (B, H, R, N) float32.
+
+        Raises:
+            AttentionError: A row is not finite, does not sum to 1, or does not reproduce the
+                output of the model's own kernel.
+        """
+        query = self.query[:, :, index]  # B, H, R, d
+        logits = (query.float() * self.scale) @ self.key.float().transpose(-2, -1)  # B, H, R, N
+        mask = None
+        if self.mask is not None:
+            mask = self.mask[..., index, :] if self.mask.shape[-2] > 1 else self.mask
+            logits = add_mask(logits, mask)
+        attention = logits.softmax(dim=-1)
+        check_rows(attention, self.layer)
+        # Image by image and over a few rows only, so this costs nothing beside the pass itself.
+        own = scaled_dot_product_attention(
+            query, self.key, self.value, attn_mask=mask, scale=self.scale
+        )
+        check_output(attention @ self.value.float(), own, self.value, self.layer)
+        return attention
+
+
+Handler = Callable[[AttentionCall], Tensor | None]
+"""Looks at a block's attention; returns the output to go on with, or None for the model's own."""
+
+
+def add_mask(logits: Tensor, mask: Tensor) -> Tensor:
+    """Logits under a mask, with the meaning that torch's attention gives it."""
+    if mask.dtype == torch.bool:
+        return logits.masked_fill(~mask, float("-inf"))
+    return logits + mask.float()
+
+
+def check_rows(attention: Tensor, layer: int) -> None:
+    """Raise unless every row (..., N) is non-negative, finite and sums to 1."""
+    deviation = (attention.sum(dim=-1) - 1).abs().max().item()
+    if not deviation < ROW_SUM_TOLERANCE:  # also true for NaN
+        raise AttentionError(
+            f"attention of layer {layer} is broken: a row sums to 1 only within {deviation:.3g}",
+            "the weights or the input hold non-finite numbers; try --precision float32",
+        )
+
+
+def check_output(ours: Tensor, own: Tensor, value: Tensor, layer: int) -> float:
+    """Raise unless attention times V equals the model's own output; returns the deviation.
+
+    The deviation is the largest absolute difference, relative to the largest |V| (at least 1).
+    """
+    size = max(1.0, value.abs().max().item())
+    deviation = (ours - own.float()).abs().max().item() / size
+    if not deviation < OUTPUT_TOLERANCE[value.dtype]:
+        raise AttentionError(
+            f"attention of layer {layer} times V differs from the model's own output by "
+            f"{deviation:.3g}",
+            "this model's attention cannot be reproduced exactly, so it is not shown",
+        )
+    return deviation
+
+
+class _Stop(Exception):  # noqa: N818 - a signal, not an error
+    """Ends the pass once the last asked layer has been seen."""
+
+
+class _Interception(TorchFunctionMode):
+    """Routes each block's attention call to the handler."""
+
+    def __init__(self, handler: Handler, last: int) -> None:
+        super().__init__()
+        self.handler = handler
+        self.last = last
+        self.layer: int | None = None
+        self.calls = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is not scaled_dot_product_attention or self.layer is None:
+            return func(*args, **(kwargs or {}))
+        self.calls += 1
+        call = _read_call(self.layer, *args, **(kwargs or {}))
+        output = self.handler(call)
+        if self.layer == self.last:
+            raise _Stop
+        return call.fused() if output is None else output
+
+
+def _read_call(
+    layer: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,  # noqa: FBT001, FBT002 - torch's own signature
+    scale: float | None = None,
+    enable_gqa: bool = False,  # noqa: FBT001, FBT002
+) -> AttentionCall:
+    if dropout_p or is_causal:
+        raise AttentionError(f"layer {layer} drops or hides attention (dropout or causal mask)")
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        repeats = query.shape[1] // key.shape[1]
+        key = key.repeat_interleave(repeats, dim=1)
+        value = value.repeat_interleave(repeats, dim=1)
+    return AttentionCall(
+        layer, query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else scale
+    )
+
+
+def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -> None:
+    """Run the model on a batch up to the attention of layer ``last``, showing each to ``handler``.
+
+    batch: (B, 3, h, w), on the model's device, in its number type. Blocks after ``last`` and the
+    rest of that block do not run.
+
+    Raises:
+        AttentionError: The token count is not prefix + grid.
+        UnsupportedModelError: A block does not call attention exactly once.
+    """
+    info = model.info
+    grid = Size(batch.shape[-2] // info.patch, batch.shape[-1] // info.patch)
+    expected = info.prefix + grid.height * grid.width
+
+    def checked(call: AttentionCall) -> Tensor | None:
+        if call.query.shape[-2] != expected or call.key.shape[-2] != expected:
+            raise AttentionError(
+                f"layer {call.layer} attends over {call.key.shape[-2]} tokens, expected "
+                f"{info.prefix} prefix tokens and {grid} patches ({expected})"
+            )
+        return handler(call)
+
+    interception = _Interception(checked, last)
+    with (
+        torch.inference_mode(),
+        _fused(model.blocks),
+        _watched(model.blocks, interception, info.name),
+    ):
+        try:
+            with interception:
+                model.run(batch)
+        except _Stop:
+            return
+    raise UnsupportedModelError(
+        f"{info.name}: layer {last} was never reached", "this model is no plain ViT"
+    )
+
+
+@contextmanager
+def _fused(blocks: Sequence[nn.Module]) -> Iterator[None]:
+    """Switch fused attention on for the pass: TIMM_FUSED_ATTN must not change what is shown."""
+    switched = [
+        module
+        for block in blocks
+        for module in block.modules()
+        if getattr(module, "fused_attn", None) is False
+    ]
+    for module in switched:
+        module.fused_attn = True
+    try:
+        yield
+    finally:
+        for module in switched:
+            module.fused_attn = False
+
+
+@contextmanager
+def _watched(
+    blocks: Sequence[nn.Module], interception: _Interception, name: str
+) -> Iterator[None]:
+    """Tell the interception which block is running, and that each attends exactly once."""
+
+    def enter(layer: int) -> Callable[..., None]:
+        def hook(_module: nn.Module, _inputs: Any) -> None:
+            interception.layer, interception.calls = layer, 0
+
+        return hook
+
+    def leave(_module: nn.Module, _inputs: Any, _output: Any) -> None:
+        layer, interception.layer = interception.layer, None
+        if interception.calls != 1:
+            raise UnsupportedModelError(
+                f"{name}: block {layer} calls scaled dot product attention "
+                f"{interception.calls} times instead of once",
+                "its attention is not one softmax per head and cannot be shown exactly",
+            )
+
+    handles = []
+    try:
+        for layer, block in enumerate(blocks):
+            handles.append(block.register_forward_pre_hook(enter(layer)))
+            handles.append(block.register_forward_hook(leave))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
