@@ -274,8 +274,10 @@ class HeadsMaps:
 
     attention (H, gh, gw): raw float32 weights of the patch tokens. prefix (H, P): the weights of
     the prefix tokens, so that attention and prefix of a head sum to 1. entropy (H,): of the whole
-    row, nats. distance (H,): mean attention distance over all patch queries, input pixels, or None
-    when it was not asked for. heads: the model's index of each entry.
+    row, nats. heads: the model's index of each entry. What takes the whole matrix is None when it
+    was not asked for: distance (H,), the mean attention distance over all patch queries in input
+    pixels; to_cls (H, gh, gw), the attention of every patch to CLS; token_entropy (H, N), the
+    entropy of every token's row.
     """
 
     attention: FloatArray
@@ -284,6 +286,8 @@ class HeadsMaps:
     distance: FloatArray | None
     layer: int
     heads: tuple[int, ...]
+    to_cls: FloatArray | None = None
+    token_entropy: FloatArray | None = None
 
     def __post_init__(self) -> None:
         count = len(self.heads)

@@ -1,8 +1,8 @@
 """Whole attention matrices, a few rows at a time.
 
-A matrix of N x N per head does not fit (5 GB for ViT-S/8 at 1024 pixels), so whoever needs all of
-its rows sees them as blocks. On a CPU a block is one head and few rows, which stays in cache
-between the softmax and what is done with it; on a GPU it is all heads and as many rows as pay.
+A matrix of N x N per head does not fit (6.4 GB a layer for ViT-S/8 at 1024 pixels), so whoever
+needs all of its rows sees them as blocks. On a CPU a block is one head and few rows, which stays
+in cache between the softmax and what is done with it; on a GPU it is all heads and many rows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnviz.attention.capture import AttentionCall, add_mask, check_output, check_rows
+from attnviz.attention.capture import AttentionCall, add_mask, check_output
 
-CPU_BLOCK_FLOATS = 1 << 19
-"""Floats in a block on a CPU (2 MiB): about what one core's second-level cache holds."""
+CPU_BLOCK_FLOATS = 1 << 18
+"""Floats in a block on a CPU (1 MiB): logits and attention fit a core's second-level cache."""
 
 GPU_BLOCK_FLOATS = 1 << 26
 """Floats in a block on a GPU (256 MiB)."""
@@ -24,83 +24,62 @@ GPU_BLOCK_FLOATS = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Rows ``rows`` of the heads ``heads`` of one image: attention (h, R, N) float32.
+    """Rows ``rows`` of heads ``heads`` of one image: logits and attention (h, R, N) float32.
 
-    The tensor is a work buffer: it holds its values until the next block is asked for.
+    Both tensors are work buffers: they hold their values until the next block is asked for.
     """
 
-    image: int
     heads: slice
     rows: slice
+    logits: Tensor
     attention: Tensor
 
 
 def row_blocks(
-    call: AttentionCall, output: Tensor | None = None, first_row: int = 0
+    call: AttentionCall, *, first_row: int = 0, output: Tensor | None = None
 ) -> Iterator[RowBlock]:
-    """All rows of all heads of all images from ``first_row`` on: rows outside, heads inside.
+    """All rows of all heads of one image (``call`` with B = 1): rows outside, heads inside.
 
-    With ``output`` (B, H, N, d) the block's own attention times V is written there on the way, so
-    that the model can go on with it and the fused kernel need not run as well.
+    With ``output`` (H, N, d) each block's attention times V is written there on the way, so that
+    the model can go on with it and its fused kernel need not run as well.
 
     Raises:
-        AttentionError: A row of a block is broken, or the output is not the model's own.
+        AttentionError: A row is broken, or the output is not the model's own.
     """
-    images, heads, tokens, width = call.query.shape
+    _, heads, tokens, _ = call.query.shape
     on_cpu = call.query.device.type == "cpu"
     heads_each = 1 if on_cpu else heads
     limit = CPU_BLOCK_FLOATS if on_cpu else GPU_BLOCK_FLOATS
     rows_each = max(16, min(tokens, limit // (tokens * heads_each)))
-    buffer = call.query.new_empty((heads_each * rows_each * tokens,), dtype=torch.float32)
-    for image in range(images):
-        query = call.query[image].float() * call.scale  # H, N, d
-        key = call.key[image].float().transpose(-2, -1).contiguous()  # H, d, N
-        value = call.value[image].float()  # H, N, d
-        for start in range(first_row, tokens, rows_each):
-            rows = slice(start, min(start + rows_each, tokens))
-            count = rows.stop - rows.start
-            for head in range(0, heads, heads_each):
-                chosen = slice(head, head + heads_each)
-                block = buffer[: heads_each * count * tokens].view(heads_each, count, tokens)
-                torch.matmul(query[chosen, rows], key[chosen], out=block)
-                if call.mask is not None:
-                    block.copy_(add_mask(block, _mask_of(call.mask, image, chosen, rows)))
-                torch.softmax(block, dim=-1, out=block)
-                if output is not None:
-                    output[image, chosen, rows] = (block @ value[chosen]).to(output.dtype)
-                yield RowBlock(image, chosen, rows, block)
-        _check_image(call, image, output, width)
+    buffers = torch.empty((2, heads_each * rows_each * tokens), device=call.query.device)
+    query = call.query[0].float() * call.scale  # H, N, d
+    key = call.key[0].float().transpose(-2, -1).contiguous()  # H, d, N
+    value = call.value[0].float()  # H, N, d
+    for start in range(first_row, tokens, rows_each):
+        rows = slice(start, min(start + rows_each, tokens))
+        count = rows.stop - rows.start
+        for head in range(0, heads, heads_each):
+            chosen = slice(head, head + heads_each)
+            logits, attention = (
+                buffer[: heads_each * count * tokens].view(heads_each, count, tokens)
+                for buffer in buffers
+            )
+            torch.matmul(query[chosen, rows], key[chosen], out=logits)  # h, R, N
+            mask = call.mask_of(rows, chosen)
+            if mask is not None:
+                logits.copy_(add_mask(logits, mask[0]))
+            torch.softmax(logits, dim=-1, out=attention)
+            if output is not None:
+                output[chosen, rows] = (attention @ value[chosen]).to(output.dtype)
+            yield RowBlock(chosen, rows, logits, attention)
+    _check_sample(call, output)
 
 
-def _mask_of(mask: Tensor, image: int, heads: slice, rows: slice) -> Tensor:
-    """The part of a (broadcastable) mask that concerns a block."""
-    while mask.dim() < 4:
-        mask = mask.unsqueeze(0)
-    mask = mask[image if mask.shape[0] > 1 else 0]
-    mask = mask[heads] if mask.shape[0] > 1 else mask
-    return mask[:, rows] if mask.shape[1] > 1 else mask
-
-
-def _check_image(call: AttentionCall, image: int, output: Tensor | None, width: int) -> None:
-    """The invariants on four rows spread over the image: enough to catch a wrong matrix."""
+def _check_sample(call: AttentionCall, output: Tensor | None) -> None:
+    """The invariants on four rows spread over the tokens: a wrong matrix shows in any row."""
     tokens = call.query.shape[-2]
     index = torch.linspace(0, tokens - 1, 4, device=call.query.device).long()
-    one = AttentionCall(
-        call.layer,
-        call.query[image : image + 1],
-        call.key[image : image + 1],
-        call.value[image : image + 1],
-        _image_mask(call.mask, image),
-        call.scale,
-    )
-    attention = one.rows(index)
-    check_rows(attention, call.layer)
-    if output is not None and width == output.shape[-1]:
-        ours = attention @ one.value.float()
-        check_output(ours, output[image : image + 1, :, index], one.value, call.layer)
-
-
-def _image_mask(mask: Tensor | None, image: int) -> Tensor | None:
-    if mask is None or mask.dim() < 4 or mask.shape[0] == 1:
-        return mask
-    return mask[image : image + 1]
+    attention = call.rows(index)
+    if output is not None:
+        own = attention @ call.value.float()
+        check_output(output[:, index].float(), own[0], call.value, call.layer)

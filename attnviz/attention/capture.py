@@ -64,6 +64,25 @@ class AttentionCall:
             self.query, self.key, self.value, attn_mask=self.mask, scale=self.scale
         )
 
+    def of_image(self, image: int) -> AttentionCall:
+        """The same call for one image of the batch: every tensor with B = 1."""
+        one = slice(image, image + 1)
+        mask = self.mask
+        if mask is not None and mask.dim() == 4 and mask.shape[0] > 1:
+            mask = mask[one]
+        query, key, value = self.query[one], self.key[one], self.value[one]
+        return AttentionCall(self.layer, query, key, value, mask, self.scale)
+
+    def mask_of(self, rows: slice | Tensor, heads: slice = slice(None)) -> Tensor | None:
+        """The part of the mask that concerns some query rows and heads, broadcastable."""
+        mask = self.mask
+        if mask is None:
+            return None
+        while mask.dim() < 4:
+            mask = mask.unsqueeze(0)
+        mask = mask[:, heads] if mask.shape[1] > 1 else mask
+        return mask[:, :, rows] if mask.shape[2] > 1 else mask
+
     def rows(self, index: Tensor) -> Tensor:
         """Attention of the query tokens ``index`` (R,) to all tokens: (B, H, R, N) float32.
 
@@ -73,9 +92,8 @@ class AttentionCall:
         """
         query = self.query[:, :, index]  # B, H, R, d
         logits = (query.float() * self.scale) @ self.key.float().transpose(-2, -1)  # B, H, R, N
-        mask = None
-        if self.mask is not None:
-            mask = self.mask[..., index, :] if self.mask.shape[-2] > 1 else self.mask
+        mask = self.mask_of(index)
+        if mask is not None:
             logits = add_mask(logits, mask)
         attention = logits.softmax(dim=-1)
         check_rows(attention, self.layer)
@@ -218,7 +236,7 @@ def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -
 @contextmanager
 def _fused(blocks: Sequence[nn.Module]) -> Iterator[None]:
     """Switch fused attention on for the pass: TIMM_FUSED_ATTN must not change what is shown."""
-    switched = [
+    switched: list[Any] = [
         module
         for block in blocks
         for module in block.modules()
@@ -234,9 +252,7 @@ def _fused(blocks: Sequence[nn.Module]) -> Iterator[None]:
 
 
 @contextmanager
-def _watched(
-    blocks: Sequence[nn.Module], interception: _Interception, name: str
-) -> Iterator[None]:
+def _watched(blocks: Sequence[nn.Module], interception: _Interception, name: str) -> Iterator[None]:
     """Tell the interception which block is running, and that each attends exactly once."""
 
     def enter(layer: int) -> Callable[..., None]:

@@ -1,0 +1,53 @@
+"""Layers, heads and queries that a user wrote, resolved against a loaded model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnviz.domain import ModelInfo, Query
+from attnviz.errors import UnsupportedModelError, UsageError
+
+
+def choose_layer(info: ModelInfo, layer: int) -> int:
+    """The layer's index from 0; negative counts from the end.
+
+    Raises:
+        UsageError: Out of range; the message states the range.
+    """
+    return _choose(layer, info.depth, "layer", info.name)
+
+
+def choose_layers(info: ModelInfo, layers: Sequence[int] | None) -> tuple[int, ...]:
+    """Sorted indices of the asked layers, each once; None means all."""
+    if layers is None:
+        return tuple(range(info.depth))
+    if not layers:
+        raise UsageError("no layer was named", f"{info.name} has layers 0 to {info.depth - 1}")
+    return tuple(sorted({choose_layer(info, layer) for layer in layers}))
+
+
+def choose_heads(info: ModelInfo, heads: Sequence[int] | None) -> tuple[int, ...]:
+    """Indices of the asked heads in the order asked, each once; None means all."""
+    if heads is None:
+        return tuple(range(info.heads))
+    if not heads:
+        raise UsageError("no head was named", f"{info.name} has heads 0 to {info.heads - 1}")
+    return tuple(dict.fromkeys(_choose(head, info.heads, "head", info.name) for head in heads))
+
+
+def need_cls(info: ModelInfo, query: Query) -> None:
+    """Refuse the class token's rows of a model that has none: index 0 would be a patch."""
+    if query is Query.CLS and not info.has_cls:
+        raise UnsupportedModelError(
+            f"{info.name} has no class token, so there is no CLS attention to show",
+            "use `attnviz patch`, or --query mean for the mean over all patches",
+        )
+
+
+def _choose(index: int, count: int, what: str, name: str) -> int:
+    if not -count <= index < count:
+        raise UsageError(
+            f"{what} {index} does not exist: {name} has {what}s 0 to {count - 1}",
+            f"negative numbers count from the end, down to {-count}",
+        )
+    return index % count

@@ -1,0 +1,215 @@
+"""Attention maps of a batch: ``heads``, ``layers`` and ``patch``, in one pass of the model each.
+
+Only what is asked is computed: rows of the asked queries, on top of the model's fused attention.
+What needs every row (attention distance, the mean query) goes through blocks of rows, which then
+also make the block's output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.attention.blocks import row_blocks
+from attnviz.attention.capture import AttentionCall, AttentionModel, capture
+from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.stats import MatrixStats, entropy
+from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, Query, Size
+from attnviz.errors import UsageError
+from attnviz.requests import HeadsRequest, LayersRequest, PatchRequest
+
+if TYPE_CHECKING:
+    from attnviz.domain import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class _LayerRows:
+    """Of one layer: the asked rows (B, Q, H, N), and the statistics of the whole matrices."""
+
+    rows: FloatArray
+    stats: tuple[MatrixStats, ...]
+
+
+def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> list[HeadsMaps]:
+    """The CLS attention of every head of a layer, for each image of a (B, 3, h, w) batch.
+
+    Raises:
+        UsageError: Layer or head out of range.
+        UnsupportedModelError: The model has no class token and the query is ``cls``.
+    """
+    info = model.info
+    need_cls(info, request.query)
+    layer = choose_layer(info, request.layer)
+    heads = choose_heads(info, request.heads)
+    chosen = list(heads)
+    found = _query_rows(model, batch, (layer,), request.query, whole=request.distance)[layer]
+    maps = []
+    for image, rows in enumerate(found.rows[:, 0]):
+        rows = rows[chosen]  # noqa: PLW2901 - H, N
+        stats = found.stats[image] if request.distance else None
+        maps.append(
+            HeadsMaps(
+                attention=_grid(rows, info.prefix, grid_of(model, batch)),
+                prefix=rows[:, : info.prefix],
+                entropy=entropy(rows),
+                distance=_numpy(stats.distance)[chosen] if stats else None,
+                to_cls=_numpy(stats.to_cls)[chosen] if stats and info.has_cls else None,
+                token_entropy=_numpy(stats.entropy)[chosen] if stats else None,
+                layer=layer,
+                heads=heads,
+            )
+        )
+    return maps
+
+
+def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) -> list[LayersMaps]:
+    """The CLS attention of every head of the asked layers, for each image of the batch.
+
+    Raises:
+        UsageError: Layer or head out of range.
+        UnsupportedModelError: The model has no class token and the query is ``cls``.
+    """
+    info = model.info
+    need_cls(info, request.query)
+    layers = choose_layers(info, request.layers)
+    heads = choose_heads(info, request.heads)
+    chosen = list(heads)
+    found = _query_rows(model, batch, layers, request.query, whole=request.distance)
+    maps = []
+    for image in range(batch.shape[0]):
+        rows = np.stack([found[layer].rows[image, 0][chosen] for layer in layers])  # L, H, N
+        distance = None
+        if request.distance:
+            distance = np.stack(
+                [_numpy(found[layer].stats[image].distance)[chosen] for layer in layers]
+            )
+        maps.append(
+            LayersMaps(
+                attention=_grid(rows, info.prefix, grid_of(model, batch)),
+                prefix=rows[..., : info.prefix],
+                entropy=entropy(rows),
+                distance=distance,
+                layers=layers,
+                heads=heads,
+            )
+        )
+    return maps
+
+
+def patch_maps(
+    model: AttentionModel,
+    batch: Tensor,
+    cells: Sequence[Sequence[tuple[int, int]]],
+    request: PatchRequest,
+) -> list[PatchMaps]:
+    """The attention of chosen patches; ``cells[i]`` are the (row, column) queries of image i.
+
+    All images have the same number of queries.
+
+    Raises:
+        UsageError: Layer, head or cell out of range.
+    """
+    info = model.info
+    grid = grid_of(model, batch)
+    layer = choose_layer(info, request.layer)
+    heads = choose_heads(info, request.heads)
+    queries = np.asarray(cells, dtype=np.int64)  # B, Q, 2
+    if not ((queries >= 0).all() and (queries < np.array(grid)).all()):
+        raise UsageError(
+            f"a query cell lies outside the grid of {grid.height} rows and {grid.width} columns",
+            f"rows run from 0 to {grid.height - 1}, columns from 0 to {grid.width - 1}",
+        )
+    index = torch.from_numpy(info.prefix + queries[..., 0] * grid.width + queries[..., 1])
+    taken: list[FloatArray] = []
+
+    def take(call: AttentionCall) -> None:
+        if call.layer != layer:
+            return
+        for image in range(batch.shape[0]):
+            rows = call.of_image(image).rows(index[image].to(batch.device))[0]  # H, Q, N
+            taken.append(_numpy(rows.transpose(0, 1))[:, list(heads)])  # Q, H, N
+
+    capture(model, batch, layer, take)
+    return [
+        PatchMaps(
+            attention=_grid(rows, info.prefix, grid),
+            prefix=rows[..., : info.prefix],
+            entropy=entropy(rows),
+            cells=queries[image],
+            layer=layer,
+            heads=heads,
+        )
+        for image, rows in enumerate(taken)
+    ]
+
+
+def _query_rows(
+    model: AttentionModel,
+    batch: Tensor,
+    layers: Sequence[int],
+    query: Query,
+    *,
+    whole: bool,
+) -> dict[int, _LayerRows]:
+    """The query's rows of the asked layers; with ``whole`` also what needs all rows."""
+    last = max(layers)
+    found: dict[int, _LayerRows] = {}
+
+    def take(call: AttentionCall) -> Tensor | None:
+        if call.layer not in layers:
+            return None
+        stats: tuple[MatrixStats, ...] = ()
+        output = None
+        if whole or query is Query.MEAN:
+            output = None if call.layer == last else torch.empty_like(call.query)
+            stats = tuple(
+                matrix_stats(model, batch, call.of_image(image), _part(output, image))
+                for image in range(batch.shape[0])
+            )
+        if query is Query.MEAN:
+            rows = torch.stack([one.mean_row for one in stats])[:, None]  # B, 1, H, N
+        else:
+            first = torch.zeros(1, dtype=torch.long, device=batch.device)
+            rows = call.rows(first).transpose(1, 2)  # B, 1, H, N
+        found[call.layer] = _LayerRows(_numpy(rows), stats)
+        return output
+
+    capture(model, batch, last, take)
+    return found
+
+
+def matrix_stats(
+    model: AttentionModel, batch: Tensor, call: AttentionCall, output: Tensor | None = None
+) -> MatrixStats:
+    """Statistics of all rows of one image's attention; writes attention times V to ``output``."""
+    info = model.info
+    stats = MatrixStats(
+        call.query.shape[1], info.prefix, grid_of(model, batch), info.patch, call.query
+    )
+    for block in row_blocks(call, output=output):
+        stats.add(block)
+    return stats
+
+
+def grid_of(model: AttentionModel, batch: Tensor) -> Size:
+    """Rows and columns of patches of a (B, 3, h, w) batch."""
+    return Size(batch.shape[-2] // model.info.patch, batch.shape[-1] // model.info.patch)
+
+
+def _part(output: Tensor | None, image: int) -> Tensor | None:
+    return None if output is None else output[image]
+
+
+def _grid(rows: FloatArray, prefix: int, grid: Size) -> FloatArray:
+    """The patch part of rows (..., N) as (..., gh, gw)."""
+    return np.ascontiguousarray(rows[..., prefix:]).reshape(*rows.shape[:-1], *grid)
+
+
+def _numpy(tensor: Tensor) -> FloatArray:
+    array: FloatArray = tensor.float().cpu().numpy()
+    return array

@@ -1,0 +1,101 @@
+"""The token score of VTC-LFC (Wang et al. 2022, equation 8, as its code computes it).
+
+For one block, patches i and j, CLS = 0:
+    cls_j   = mean_h( A[h,0,j] * mean_i A[h,i,0] )
+    patch_j = mean_h( A[h,0,0] * mean_i A[h,i,j] )
+    score_j = cls_j + patch_j
+Registers and distillation tokens are left out of both means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.attention.blocks import row_blocks
+from attnviz.attention.capture import AttentionCall, AttentionModel, capture
+from attnviz.attention.choose import choose_heads, choose_layer, need_cls
+from attnviz.attention.maps import grid_of
+from attnviz.domain import Query, ScoreMaps
+from attnviz.errors import UsageError
+from attnviz.requests import ScoreRequest
+
+if TYPE_CHECKING:
+    from attnviz.domain import BoolArray, FloatArray
+
+
+def score_terms(cls_row: Tensor, patch_mean: Tensor, prefix: int) -> tuple[Tensor, Tensor]:
+    """The two terms (n,) of the score, n patches.
+
+    cls_row: (H, N), the CLS query's row. patch_mean: (H, N), the mean over the patch queries' rows.
+    """
+    cls_term = (cls_row[:, prefix:] * patch_mean[:, :1]).mean(dim=0)
+    patch_term = (cls_row[:, :1] * patch_mean[:, prefix:]).mean(dim=0)
+    return cls_term, patch_term
+
+
+def keep_highest(score: FloatArray, keep_ratio: float) -> BoolArray:
+    """The round(keep_ratio * n) highest of the scores (gh, gw); ties go to the earlier patch.
+
+    Raises:
+        UsageError: The ratio is not in (0, 1].
+    """
+    check_keep_ratio(keep_ratio)
+    count = max(1, round(keep_ratio * score.size))
+    order = np.argsort(-score.ravel(), kind="stable")
+    kept = np.zeros(score.size, dtype=np.bool_)
+    kept[order[:count]] = True
+    return kept.reshape(score.shape)
+
+
+def check_keep_ratio(keep_ratio: float) -> None:
+    """Raise UsageError unless the ratio is in (0, 1]."""
+    if not 0 < keep_ratio <= 1:
+        raise UsageError(f"keep ratio {keep_ratio} is not in (0, 1]", "0.7 keeps 70 % of tokens")
+
+
+def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> list[ScoreMaps]:
+    """The token score of a layer for each image of a (B, 3, h, w) batch.
+
+    Raises:
+        UsageError: Layer, head or keep ratio out of range.
+        UnsupportedModelError: The model has no class token.
+    """
+    info = model.info
+    need_cls(info, Query.CLS)
+    check_keep_ratio(request.keep_ratio)
+    layer = choose_layer(info, request.layer)
+    heads = choose_heads(info, request.heads)
+    grid = grid_of(model, batch)
+    maps: list[ScoreMaps] = []
+
+    def take(call: AttentionCall) -> None:
+        if call.layer != layer:
+            return
+        first = torch.zeros(1, dtype=torch.long, device=batch.device)
+        for image in range(batch.shape[0]):
+            one = call.of_image(image)
+            cls_row = one.rows(first)[0, list(heads), 0]  # H, N
+            patch_mean = patch_mean_row(one, info.prefix)[list(heads)]  # H, N
+            terms = score_terms(cls_row, patch_mean, info.prefix)
+            cls_term, patch_term = (term.cpu().numpy().reshape(grid) for term in terms)
+            score = cls_term + patch_term
+            kept = keep_highest(score, request.keep_ratio)
+            maps.append(
+                ScoreMaps(score, cls_term, patch_term, kept, request.keep_ratio, layer, heads)
+            )
+
+    capture(model, batch, layer, take)
+    return maps
+
+
+def patch_mean_row(call: AttentionCall, prefix: int) -> Tensor:
+    """Mean over the patch queries of their rows, per head of one image: (H, N) float32."""
+    _, heads, tokens, _ = call.query.shape
+    total = torch.zeros(heads, tokens, device=call.query.device)
+    for block in row_blocks(call, first_row=prefix):
+        total[block.heads] += block.attention.sum(dim=1)
+    return total / (tokens - prefix)
