@@ -1,0 +1,65 @@
+"""What happens during a run, one value at a time, in the order in which it happens.
+
+The pipeline yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` for every picture.
+Whoever reads them (the command line, a script) decides what to print; the pipeline prints nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attnviz.domain import ImageFile, ModelInfo, WrittenFile
+    from attnviz.errors import AttnvizError
+
+
+@dataclass(frozen=True)
+class Started:
+    """The model is loaded and the pictures are known.
+
+    ``total``: pictures that an event will follow for, inputs that gave nothing included.
+    ``notes``: what a user should know once, such as the weights that were left over.
+    ``skipped``: paths met on a search that are no pictures, each with the reason.
+    """
+
+    total: int
+    model: ModelInfo
+    notes: tuple[str, ...] = ()
+    skipped: tuple[tuple[Path, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Done:
+    """One picture's files stand complete.
+
+    ``record``: the JSON record (model, image, options, versions). ``table``: the numbers of the
+    figure, one row a head, layer or query, as JSON-ready values under column names.
+    """
+
+    file: ImageFile
+    written: tuple[WrittenFile, ...]
+    record: dict[str, Any] = field(default_factory=dict)
+    table: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """One picture was left as it is, for instance because its figures exist already."""
+
+    file: ImageFile
+    reason: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """One picture, or one input as the user wrote it, gave nothing; the run goes on."""
+
+    name: str
+    error: AttnvizError
+
+
+Event = Started | Done | Skipped | Failed
