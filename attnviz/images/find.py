@@ -1,0 +1,231 @@
+"""Inputs as the user wrote them become a list of picture files, in a stable order.
+
+- A file named on its own is always taken, whatever its suffix; reading it decides.
+- A folder is searched with its sub-folders. Known picture suffixes are taken in any case; hidden
+  names and everything else are listed as skipped. Order is natural: 2.png before 10.png.
+- A glob (``*``, ``?``, ``[...]``, ``**``) is tried when no path of that name exists. Its matches
+  are filtered like a folder's, unless the pattern itself ends in a suffix.
+- ``-`` is a list of paths on standard input, separated by NUL bytes if it has any, else by lines.
+
+Pipes, sockets and devices are never opened. Links are followed; a folder is entered once, so that
+loops end. The same name given twice is taken once; a link beside its target is a picture too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, get_args
+
+from attnviz.domain import ImageFile
+from attnviz.errors import AttnvizError, ImageError
+from attnviz.images.formats import PICTURE_SUFFIXES
+from attnviz.images.names import natural_key, shown
+from attnviz.requests import CommandRequest, command_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MAGIC = frozenset("*?[")
+_WRITTEN_MARKS = frozenset("." + command_name(kind()) for kind in get_args(CommandRequest))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the inputs came to.
+
+    ``skipped``: paths met on a search that are no pictures, each with the reason in a few words.
+    ``missing``: inputs that gave nothing, as written, each with its error; the others stand.
+    """
+
+    files: tuple[ImageFile, ...]
+    skipped: tuple[tuple[Path, str], ...] = ()
+    missing: tuple[tuple[str, AttnvizError], ...] = ()
+
+
+def find_images(
+    inputs: Sequence[str], *, stdin: TextIO | None = None, exclude: Path | None = None
+) -> Found:
+    """All pictures that the inputs name.
+
+    ``exclude`` is the output folder: searches do not enter it. Where it is itself searched, files
+    named like the figures of an earlier run (``cat.heads.png``) are skipped instead. Nothing is
+    raised for an input; it becomes an entry of ``missing``.
+    """
+    search = _Search(exclude)
+    for written in inputs:
+        if written != "-":
+            search.take_input(written)
+            continue
+        listed = _read_list(sys.stdin if stdin is None else stdin)
+        if not listed:
+            search.miss("-", "lists no paths", "write one path a line")
+        for path in listed:
+            search.take_path(path)
+    return search.found()
+
+
+def _read_list(stream: TextIO) -> list[str]:
+    """The paths of a list. Read as bytes where that is possible: a name need not be valid text."""
+    buffer = getattr(stream, "buffer", None)
+    text = stream.read() if buffer is None else os.fsdecode(buffer.read())
+    lines = text.split("\0") if "\0" in text else text.removeprefix("\ufeff").split("\n")
+    names = (line.removesuffix("\r") for line in lines)
+    return [name for name in names if name.strip()]
+
+
+class _Search:
+    """One search over all inputs: collects what is found, skipped and missing, in order."""
+
+    def __init__(self, exclude: Path | None) -> None:
+        self._exclude = None if exclude is None else Path(os.path.realpath(exclude))
+        self._resolved_folders: dict[Path, Path] = {}
+        self._files: dict[Path, ImageFile] = {}
+        self._skipped: dict[Path, str] = {}
+        self._missing: list[tuple[str, AttnvizError]] = []
+
+    def found(self) -> Found:
+        return Found(
+            tuple(self._files.values()), tuple(self._skipped.items()), tuple(self._missing)
+        )
+
+    def miss(self, written: str, reason: str, hint: str) -> None:
+        name = "standard input" if written == "-" else shown(written) or "''"
+        self._missing.append((written, ImageError(f"{name} {reason}", hint)))
+
+    def take_input(self, written: str) -> None:
+        """Take what the user wrote: a path if there is one of that name, else perhaps a glob."""
+        if _MAGIC.isdisjoint(written) or os.path.lexists(written):
+            self.take_path(written)
+        else:
+            self._take_glob(written)
+
+    def take_path(self, written: str) -> None:
+        """Take a path literally: a folder is searched, a file is taken whatever its suffix."""
+        if not written:
+            self.miss(written, "is an empty name", "name a file, a folder or a glob")
+            return
+        path = Path(written)
+        try:
+            mode = path.stat().st_mode
+        except (OSError, ValueError) as error:
+            self.miss(written, _why_not(path, error), "check the path")
+            return
+        if stat.S_ISDIR(mode):
+            if not self._take_folder(path, base=path):
+                self._miss_pictures(written, "holds no pictures")
+        elif stat.S_ISREG(mode):
+            self._add(path, Path(path.name))
+        else:
+            self.miss(written, "is a pipe, socket or device", "save the picture to a file")
+
+    def _take_glob(self, pattern: str) -> None:
+        parts = Path(pattern).parts
+        fixed = next(n for n, part in enumerate(parts) if not _MAGIC.isdisjoint(part))
+        base, moving = Path(*parts[:fixed]), Path(*parts[fixed:])
+        try:
+            matches = sorted(set(base.glob(str(moving))), key=natural_key)
+        except (OSError, ValueError, NotImplementedError) as error:
+            self.miss(pattern, f"is no valid glob: {error}", "** stands alone between slashes")
+            return
+        any_suffix = _MAGIC.isdisjoint(moving.suffix) and moving.suffix != ""
+        hidden_too = any(part.startswith(".") for part in moving.parts)
+        pictures = 0
+        for match in matches:
+            inner = match.relative_to(base)
+            if not hidden_too and any(part.startswith(".") for part in inner.parts):
+                self._skipped[match] = "hidden"
+            elif os.path.isdir(match):  # noqa: PTH112 - Path's raises where it may not look
+                pictures += self._take_folder(match, base)
+            else:
+                pictures += self._offer(match, base, any_suffix=any_suffix)
+        if not matches:
+            self.miss(pattern, "does not exist, and as a glob matches nothing", "check the path")
+        elif not pictures:
+            self._miss_pictures(pattern, "matches no pictures")
+
+    def _miss_pictures(self, written: str, reason: str) -> None:
+        # An error that already names this very input says more.
+        if all(earlier != written for earlier, _ in self._missing):
+            endings = "known suffixes are .jpg, .png, .tif, .webp and the like"
+            self.miss(written, reason, f"{endings}; name a file itself to have it tried")
+
+    def _take_folder(self, folder: Path, base: Path) -> int:
+        """Search a folder and all below it; the number of pictures there."""
+        pictures, entered = 0, set[tuple[int, int]]()
+        pending = self._entries(folder, entered)
+        while pending:
+            entry = pending.pop()
+            path = Path(entry.path)
+            if entry.name.startswith("."):
+                self._skipped[path] = "hidden"
+            elif not os.path.isdir(path):  # noqa: PTH112 - Path's raises where it may not look
+                pictures += self._offer(path, base, any_suffix=False)
+            elif self._exclude is not None and self._resolved(path) == self._exclude:
+                self._skipped[path] = "the output folder"
+            else:
+                pending += self._entries(path, entered)
+        return pictures
+
+    def _entries(self, folder: Path, entered: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
+        """What a folder holds, last name first; nothing where it was entered before."""
+        try:
+            status = folder.stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity in entered:
+                return []
+            entered.add(identity)
+            with os.scandir(folder) as listing:
+                entries = list(listing)
+        except OSError as error:
+            self.miss(str(folder), _why_not(folder, error), "check its permissions")
+            return []
+        return sorted(entries, key=lambda entry: natural_key(Path(entry.name)), reverse=True)
+
+    def _offer(self, path: Path, base: Path, *, any_suffix: bool) -> int:
+        """Take a file that a search met, if it is a picture: 1, else 0."""
+        if not any_suffix and path.suffix.lower() not in PICTURE_SUFFIXES:
+            self._skipped[path] = "no picture suffix"
+            return 0
+        if self._is_own_output(path):
+            self._skipped[path] = "a figure of an earlier run"
+            return 0
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            self.miss(str(path), _why_not(path, error), "mend or remove it")
+            return 0
+        if not stat.S_ISREG(mode):
+            self._skipped[path] = "a pipe, socket or device"
+            return 0
+        self._add(path, path.relative_to(base))
+        return 1
+
+    def _is_own_output(self, path: Path) -> bool:
+        if self._exclude is None or path.suffix.lower() != ".png":
+            return False
+        if _WRITTEN_MARKS.isdisjoint(path.suffixes[:-1]):
+            return False
+        return self._resolved(path.parent).is_relative_to(self._exclude)
+
+    def _add(self, path: Path, relative: Path) -> None:
+        # The folder is resolved, the file is not: a link to a picture has a name of its own.
+        place = self._resolved(path.parent) / path.name
+        self._files.setdefault(place, ImageFile(path, relative))
+
+    def _resolved(self, folder: Path) -> Path:
+        """The folder without links. Remembered: a folder of thousands asks thousands of times."""
+        if folder not in self._resolved_folders:
+            self._resolved_folders[folder] = Path(os.path.realpath(folder))
+        return self._resolved_folders[folder]
+
+
+def _why_not(path: Path, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "is a link to nothing" if path.is_symlink() else "does not exist"
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be opened: {error.strerror.lower()}"
+    return f"is no valid path: {error}"
