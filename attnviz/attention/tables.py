@@ -1,0 +1,100 @@
+"""The numbers of a result as rows of plain values, for the terminal, CSV and JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.attention.stats import entropy, focus, uniform_entropy
+from attnviz.domain import HeadsMaps, LayersMaps, Maps, PatchMaps, RolloutMaps, ScoreMaps
+
+if TYPE_CHECKING:
+    from attnviz.domain import FloatArray
+
+Row = dict[str, Any]
+
+
+def table(maps: Maps) -> tuple[Row, ...]:
+    """Rows of a result: per head, per layer and head, per depth, per query and head, or one.
+
+    Weights are shares of 1; entropy is in nats, entropy_share is entropy / ln N, distance is in
+    input pixels, focus is max / mean over the patches. ``prefix_mass`` is the weight of CLS,
+    distillation and register tokens together.
+    """
+    match maps:
+        case HeadsMaps():
+            distance = maps.distance
+            rows = _per_map(maps.attention, maps.prefix, maps.entropy, distance)
+            return tuple(
+                {"layer": maps.layer, "head": head, **row}
+                for head, row in zip(maps.heads, rows, strict=True)
+            )
+        case LayersMaps():
+            return tuple(
+                {"layer": layer, "head": head, **row}
+                for place, layer in enumerate(maps.layers)
+                for head, row in zip(
+                    maps.heads,
+                    _per_map(
+                        maps.attention[place],
+                        maps.prefix[place],
+                        maps.entropy[place],
+                        None if maps.distance is None else maps.distance[place],
+                    ),
+                    strict=True,
+                )
+            )
+        case PatchMaps():
+            return tuple(
+                {"row": int(row), "column": int(column), "head": head, **numbers}
+                for place, (row, column) in enumerate(maps.cells)
+                for head, numbers in zip(
+                    maps.heads,
+                    _per_map(maps.attention[place], maps.prefix[place], maps.entropy[place], None),
+                    strict=True,
+                )
+            )
+        case RolloutMaps():
+            rows_at_depth = np.concatenate(
+                [maps.at_depth_prefix, maps.at_depth.reshape(len(maps.depths), -1)], axis=1
+            )
+            rows = _per_map(maps.at_depth, maps.at_depth_prefix, entropy(rows_at_depth), None)
+            return tuple(
+                {"depth": depth, **row} for depth, row in zip(maps.depths, rows, strict=True)
+            )
+        case ScoreMaps():
+            quantiles = np.quantile(maps.score, (0, 0.25, 0.5, 0.75, 1))
+            names = ("min", "q25", "median", "q75", "max")
+            return (
+                {
+                    "layer": maps.layer,
+                    "kept": int(maps.kept.sum()),
+                    "patches": int(maps.kept.size),
+                    **{name: float(q) for name, q in zip(names, quantiles, strict=True)},
+                    "mean": float(maps.score.mean()),
+                },
+            )
+
+
+def _per_map(
+    attention: FloatArray, prefix: FloatArray, entropies: FloatArray, distance: FloatArray | None
+) -> list[Row]:
+    """Rows of maps (K, gh, gw) with their prefix weights (K, P) and entropies (K,)."""
+    tokens = prefix.shape[-1] + attention.shape[-2] * attention.shape[-1]
+    limit = uniform_entropy(tokens)
+    sharpness = focus(attention)
+    rows: list[Row] = []
+    for place, values in enumerate(attention):
+        row: Row = {
+            "max": float(values.max()),
+            "mean": float(values.mean()),
+            "entropy": float(entropies[place]),
+            "entropy_share": float(entropies[place]) / limit if limit else 0.0,
+            "focus": float(sharpness[place]),
+            "prefix_mass": float(prefix[place].sum()),
+        }
+        if distance is not None:
+            row["distance"] = float(distance[place])
+        rows.append(row)
+    return rows

@@ -1,0 +1,194 @@
+"""Building and loading the model. The only file that imports timm."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnviz.domain import ModelInfo, Positions, Precision, PreparedImage, Size
+from attnviz.errors import UnsupportedModelError, UsageError
+from attnviz.models.positions import PositionTable
+
+FAMILIES = ("vision_transformer", "eva", "deit", "beit")
+"""timm's modules of plain ViTs: one softmax attention a block over all tokens of the picture."""
+
+RANDOM_SEED = 0
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What to build: a timm model name, and arguments that differ from its own."""
+
+    timm_name: str
+    arguments: dict[str, Any]
+
+
+class Backbone:
+    """A loaded ViT, ready to be run on batches of any size.
+
+    ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
+    gradients, and is never changed by a run.
+    """
+
+    def __init__(self, module: nn.Module, info: ModelInfo, *, offset: bool) -> None:
+        parameter = next(module.parameters())
+        self.module = module
+        self.info = info
+        self.device = parameter.device
+        self.dtype = parameter.dtype
+        self._positions = PositionTable(module, info.positions, offset=offset)
+
+    @property
+    def blocks(self) -> Sequence[nn.Module]:
+        """The L transformer blocks in order."""
+        blocks: Any = self.module.blocks
+        return list(blocks)
+
+    def run(self, batch: Tensor) -> Tensor:
+        """The plain forward pass: (B, 3, h, w) to the tokens after the last norm, (B, N, width)."""
+        height, width = batch.shape[-2:]
+        with self._positions.at(Size(height // self.info.patch, width // self.info.patch)):
+            forward: Any = self.module.forward_features
+            tokens: Tensor = forward(batch)
+            return tokens
+
+    def batch(self, images: Sequence[PreparedImage]) -> Tensor:
+        """Prepared pictures of one size as a (B, 3, h, w) tensor on the model's device."""
+        stacked = torch.from_numpy(np.stack([image.tensor for image in images]))
+        if self.device.type == "cuda":
+            stacked = stacked.pin_memory()
+        return stacked.to(self.device, self.dtype, non_blocking=True)
+
+
+def find_family(timm_name: str) -> str | None:
+    """The timm module that defines a model, e.g. ``vision_transformer``; None if timm has none."""
+    import timm
+
+    architecture = timm_name.split(".", maxsplit=1)[0]
+    if not timm.is_model(architecture):
+        return None
+    return timm.model_entrypoint(architecture).__module__.rsplit(".", 1)[-1]
+
+
+def known_names() -> list[str]:
+    """Every model name that timm knows, for near matches."""
+    import timm
+
+    names: list[str] = timm.list_models()
+    return names
+
+
+def hub_repository(timm_name: str) -> tuple[str, str | None] | None:
+    """Repository and file of a timm model's pretrained weights on the hub; None if it has none."""
+    import timm
+
+    config = timm.get_pretrained_cfg(timm_name)
+    if config is None or not config.hf_hub_id:
+        return None
+    return str(config.hf_hub_id), config.hf_hub_filename
+
+
+def build(architecture: Architecture) -> nn.Module:
+    """The module with timm's initial weights, in evaluation mode, able to take any input size.
+
+    Raises:
+        UsageError: timm refuses an argument.
+    """
+    import timm
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("timm").setLevel(logging.ERROR)
+        torch.manual_seed(RANDOM_SEED)
+        try:
+            module: nn.Module = timm.create_model(
+                architecture.timm_name,
+                pretrained=False,
+                num_classes=0,
+                dynamic_img_size=True,
+                **architecture.arguments,
+            )
+        except (TypeError, AssertionError, RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UsageError(
+                f"{architecture.timm_name} cannot be built with {architecture.arguments}: {reason}"
+            ) from error
+    for attribute in ("blocks", "patch_embed", "num_prefix_tokens"):
+        if not hasattr(module, attribute):
+            raise UnsupportedModelError(
+                f"{architecture.timm_name} is no plain Vision Transformer: it has no {attribute}"
+            )
+    return module.eval().requires_grad_(requires_grad=False)
+
+
+def read_info(module: Any, name: str, timm_name: str, positions: Positions) -> ModelInfo:
+    """The facts of a built module. ``weights`` is left empty for the loader to fill in."""
+    config = module.pretrained_cfg
+    patch = module.patch_embed.patch_size
+    if patch[0] != patch[1]:
+        raise UnsupportedModelError(f"{name} has patches of {patch[0]}x{patch[1]}, not square")
+    prefix = int(module.num_prefix_tokens)
+    registers = int(getattr(module, "num_reg_tokens", 0) or 0)
+    if registers == 0 and getattr(module, "reg_token", None) is not None:
+        registers = int(module.reg_token.shape[1])
+    return ModelInfo(
+        name=name,
+        timm_name=timm_name,
+        patch=int(patch[0]),
+        width=int(module.embed_dim),
+        depth=len(module.blocks),
+        heads=int(module.blocks[0].attn.num_heads)
+        if hasattr(module.blocks[0], "attn")
+        else int(module.blocks[0].num_heads),
+        prefix=prefix,
+        registers=registers,
+        has_cls=getattr(module, "cls_token", None) is not None,
+        native_size=Size(*config["input_size"][1:]),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        interpolation=str(config["interpolation"]),
+        positions=positions,
+        weights="",
+    )
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device behind ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+
+    Raises:
+        UsageError: Unknown, or not on this machine.
+    """
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise UsageError(
+            f"--device {wanted} is no device", "use auto, cpu, cuda, cuda:1 or mps"
+        ) from error
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there.get(device.type, False):
+        raise UsageError(f"--device {wanted} is not on this machine", "use --device auto or cpu")
+    return device
+
+
+def torch_dtype(precision: Precision) -> torch.dtype:
+    """Torch's number type of a precision."""
+    return {
+        Precision.FLOAT32: torch.float32,
+        Precision.BFLOAT16: torch.bfloat16,
+        Precision.FLOAT16: torch.float16,
+    }[precision]
