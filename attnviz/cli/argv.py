@@ -1,0 +1,39 @@
+"""The one thing that typer cannot parse: an option followed by several numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.cli.values import INDEX_LIST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LISTS = frozenset({"--layers", "--layers-shown", "--heads"})
+
+
+def join_number_lists(arguments: Sequence[str]) -> list[str]:
+    """``--layers 0 11 photo.jpg`` becomes ``--layers 0,11 photo.jpg``.
+
+    Only numbers and ranges that directly follow are joined, and none that is the name of a file or
+    folder here; what stands after ``--`` is left alone.
+    """
+    joined: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        joined.append(argument)
+        if argument == "--":
+            return joined + rest
+        if argument not in _LISTS or not rest:
+            continue
+        values = [rest.pop(0)]
+        while rest and INDEX_LIST.fullmatch(values[-1]) and _is_number(rest[0]):
+            values.append(rest.pop(0))
+        joined.append(",".join(values))
+    return joined
+
+
+def _is_number(argument: str) -> bool:
+    return INDEX_LIST.fullmatch(argument) is not None and not Path(argument).exists()

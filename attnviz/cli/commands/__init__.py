@@ -1,0 +1,1 @@
+"""One plain function a subcommand."""

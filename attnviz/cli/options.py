@@ -1,0 +1,346 @@
+"""Every option that more than one command has, once: its name, type, default and help.
+
+A command takes one options value: a frozen dataclass that inherits ``SharedOptions`` and adds its
+own fields (``flatten.py`` makes the flat signature that typer wants). Field names are the option
+names with ``_`` for ``-``; configuration files use them too. Structured values stay text here and
+are read by ``values.py``, so that the command line and a configuration file fail alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.complete import cmap_names, model_names
+from attnviz.cli.config import read_config
+from attnviz.domain import (
+    DEFAULT_ALPHA,
+    DEFAULT_CMAP,
+    DEFAULT_DPI,
+    DEFAULT_MAX_PIXELS,
+    DEFAULT_MODEL,
+    DEFAULT_OUT,
+    Fit,
+    ImageFormat,
+    Interpolation,
+    Positions,
+    Precision,
+    Query,
+    Scale,
+)
+
+MODEL_PANEL = "Model"
+PICTURE_PANEL = "Pictures"
+DRAWING_PANEL = "Drawing"
+OUTPUT_PANEL = "Output"
+RUN_PANEL = "Run"
+
+LayerOption = Annotated[
+    str,
+    typer.Option(metavar="N", help="Layer (block), from 0; -1 is the last, -2 the one before."),
+]
+QueryOption = Annotated[
+    Query,
+    typer.Option(
+        help="Whose attention: the class token's, or the mean over all patches (also for models "
+        "without a class token)."
+    ),
+]
+DistanceOption = Annotated[
+    bool,
+    typer.Option(
+        "--distance/--no-distance",
+        help="Also the mean attention distance of each head, in input pixels.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedOptions:
+    """What every figure command takes."""
+
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT",
+            help="Pictures: files, folders, globs, or - for a list on standard input.",
+            show_default=False,
+        ),
+    ]
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name from 'attnviz models', or any plain ViT of timm.",
+            show_default=f"{DEFAULT_MODEL}, or what the checkpoint is",
+            autocompletion=model_names,
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Weights of your own: a .pth or .safetensors file, or a Hugging Face folder.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = None
+    checkpoint_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Which entry of a training checkpoint to take.",
+            show_default="teacher, where there is one",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = None
+    model_arg: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=N",
+            help="A size of your own model (depth, width, heads, patch, registers); repeatable.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = field(default_factory=list)
+    random_weights: Annotated[
+        bool,
+        typer.Option(
+            "--random-weights",
+            help="Draw an untrained model; its figures say so.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = False
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|cpu|cuda[:N]|mps",
+            help="Where the model runs.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = "auto"
+    precision: Annotated[
+        Precision,
+        typer.Option(
+            help="Number type of the model; softmax and sums are float32 in any case.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = Precision.FLOAT32
+    positions: Annotated[
+        Positions | None,
+        typer.Option(
+            help="Whose rule resizes the position embedding to another grid.",
+            show_default="the rule of the model's own code",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = None
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Also check, for every picture, that attention times V is the model's own output.",
+            rich_help_panel=MODEL_PANEL,
+        ),
+    ] = False
+
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S|HxW|original",
+            help="Size of the model input: shorter side, height x width, or the picture's own.",
+            show_default="the model's native size",
+            rich_help_panel=PICTURE_PANEL,
+        ),
+    ] = None
+    fit: Annotated[
+        Fit,
+        typer.Option(
+            help="How a picture gets that size: aspect kept, squashed, cropped or padded.",
+            rich_help_panel=PICTURE_PANEL,
+        ),
+    ] = Fit.ASPECT
+    mean: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R,G,B",
+            help="Mean of the pixel normalisation, for pixels from 0 to 1.",
+            show_default="the model's own",
+            rich_help_panel=PICTURE_PANEL,
+        ),
+    ] = None
+    std: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R,G,B",
+            help="Standard deviation of the pixel normalisation.",
+            show_default="the model's own",
+            rich_help_panel=PICTURE_PANEL,
+        ),
+    ] = None
+    max_pixels: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Pictures of more pixels are refused.",
+            rich_help_panel=PICTURE_PANEL,
+        ),
+    ] = DEFAULT_MAX_PIXELS
+
+    heads: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Heads to take, e.g. 0,2 or 0-3; -1 is the last.",
+            show_default="all",
+        ),
+    ] = None
+
+    width: Annotated[
+        str,
+        typer.Option(
+            metavar="column|page|INCHES",
+            help="Width of the figure on paper: 3.35 in, 7 in, or your own.",
+            rich_help_panel=DRAWING_PANEL,
+        ),
+    ] = "page"
+    dpi: Annotated[
+        int,
+        typer.Option(
+            min=30,
+            max=2400,
+            metavar="N",
+            help="Pixels per inch of PNG files and of pictures inside PDF files.",
+            rich_help_panel=DRAWING_PANEL,
+        ),
+    ] = DEFAULT_DPI
+    cmap: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Colour map of matplotlib.",
+            autocompletion=cmap_names,
+            rich_help_panel=DRAWING_PANEL,
+        ),
+    ] = DEFAULT_CMAP
+    scale: Annotated[
+        Scale,
+        typer.Option(
+            help="Colour limits: of each panel, one for all panels, or --limits.",
+            rich_help_panel=DRAWING_PANEL,
+        ),
+    ] = Scale.PANEL
+    limits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MIN,MAX",
+            help="The limits of --scale fixed.",
+            rich_help_panel=DRAWING_PANEL,
+        ),
+    ] = None
+    interpolation: Annotated[
+        Interpolation,
+        typer.Option(
+            help="How cells are enlarged; nearest shows what was measured.",
+            rich_help_panel=DRAWING_PANEL,
+        ),
+    ] = Interpolation.NEAREST
+    alpha: Annotated[
+        float,
+        typer.Option(
+            metavar="0..1",
+            help="Strength of the colours laid over a picture.",
+            rich_help_panel=DRAWING_PANEL,
+        ),
+    ] = DEFAULT_ALPHA
+
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Where results go; sub-folders of an input folder are kept.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = Path(DEFAULT_OUT)
+    format: Annotated[
+        list[ImageFormat],
+        typer.Option(
+            "--format",
+            "-f",
+            help="File format of the figures; repeatable.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = field(default_factory=lambda: [ImageFormat.PNG])
+    save_data: Annotated[
+        bool,
+        typer.Option(
+            "--save-data",
+            help="Also write the raw arrays (.npz).",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False
+    skip_existing: Annotated[
+        bool,
+        typer.Option(
+            "--skip-existing/--overwrite",
+            help="Leave figures alone that were made from the same picture, weights and options.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="One JSON record a line on standard output, instead of the paths.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False
+
+    batch_size: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|N",
+            help="Pictures of one size that go through the model together.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "auto"
+    workers: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|N",
+            help="Processes that draw; 0 draws in this one.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "auto"
+    fail_fast: Annotated[
+        bool,
+        typer.Option(
+            "--fail-fast",
+            help="Stop at the first picture that fails.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = False
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="No progress and no tables; failures are still reported.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = False
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TOML file with values for these options; the command line wins.",
+            callback=read_config,
+            is_eager=True,
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None

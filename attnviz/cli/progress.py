@@ -1,0 +1,148 @@
+"""How far a run has come, on standard error: a bar on a terminal, now and then a line elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.progress import TaskID
+
+LINE_SECONDS = 5.0
+"""A log gets a line at most this often."""
+
+
+class Progress(Protocol):
+    """Shows progress between ``with`` and its end; ``line`` prints beside it at any time."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+    def start(self, total: int) -> None:
+        """The number of pictures is known."""
+
+    def update(self, done: int, failed: int) -> None:
+        """So many are through, so many of them failed."""
+
+    def line(self, text: str) -> None:
+        """Print a line without tearing the display."""
+
+
+def make_progress(stream: TextIO, *, quiet: bool) -> Progress:
+    """The display that suits the stream."""
+    if quiet:
+        return LineProgress(stream, seconds=float("inf"))
+    return BarProgress(stream) if stream.isatty() else LineProgress(stream)
+
+
+class LineProgress:
+    """Plain lines, at most one every few seconds."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        seconds: float = LINE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = stream
+        self._seconds = seconds
+        self._clock = clock
+        self._total = 0
+        self._begun = self._last = clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        pass
+
+    def start(self, total: int) -> None:
+        """The number of pictures is known; the rate is counted from here."""
+        self._total = total
+        self._begun = self._last = self._clock()
+
+    def update(self, done: int, failed: int) -> None:
+        """Print how far the run is, if the last line is long enough ago."""
+        now = self._clock()
+        finished = done + failed
+        if not 0 < finished < self._total or now - self._last < self._seconds:
+            return
+        self._last = now
+        rate = finished / (now - self._begun)
+        failures = f", {failed} failed" if failed else ""
+        left = duration((self._total - finished) / rate)
+        self.line(f"{finished} of {self._total}{failures}, {rate:.2g} a second, {left} left")
+
+    def line(self, text: str) -> None:
+        """Print a line."""
+        print(text, file=self._stream, flush=True)
+
+
+class BarProgress:
+    """Rich's bar: pictures done, rate, time left, failures so far."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as RichProgress
+
+        self._console = Console(file=stream)
+        self._display = RichProgress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[failures]}", style="red"),
+            console=self._console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._display.stop()
+
+    def start(self, total: int) -> None:
+        """Show the bar; a single picture needs none."""
+        if total > 1:
+            self._begun = time.monotonic()
+            self._task = self._display.add_task("", total=total, rate="", failures="")
+            self._display.start()
+
+    def update(self, done: int, failed: int) -> None:
+        """Move the bar."""
+        if self._task is None:
+            return
+        finished = done + failed
+        rate = finished / max(time.monotonic() - self._begun, 1e-9)
+        self._display.update(
+            self._task,
+            completed=finished,
+            rate=f"{rate:.2g} a second" if finished else "",
+            failures=f"{failed} failed" if failed else "",
+        )
+
+    def line(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """``40 s``, ``12 min``, ``3 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{round(whole / 60)} min"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,182 @@
+"""What a run says: files or records on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from attnviz.cli.progress import make_progress
+from attnviz.errors import AttnvizError, UsageError
+from attnviz.events import Done, Event, Failed, Skipped, Started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from attnviz.cli.progress import Progress
+
+_NAMES_SHOWN = 3
+
+
+class Report:
+    """Reads the events of one run and prints them as they come.
+
+    Standard output gets one written path a line, or with ``as_json`` one record a line (``status``
+    done, skipped or failed), so that it can be piped. Progress, notes, tables and the summary go
+    to standard error; ``quiet`` leaves only failures there, and the summary if there were any.
+    """
+
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        quiet: bool = False,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+    ) -> None:
+        self._as_json = as_json
+        self._quiet = quiet
+        self._out = sys.stdout if out is None else out
+        self._err = sys.stderr if err is None else err
+        self._progress: Progress = make_progress(self._err, quiet=quiet)
+        self._total = 0
+        self._done = 0
+        self._skipped = 0
+        self._errors: list[AttnvizError] = []
+
+    def consume(self, events: Iterator[Event]) -> int:
+        """Print every event; the exit code of the run.
+
+        An interrupt or an error that ends the run passes through, after the progress has been
+        cleared and the summary says what was finished.
+        """
+        try:
+            with self._progress:
+                for event in events:
+                    self._take(event)
+        except BaseException:
+            if self._done + self._skipped + len(self._errors):
+                self._say(f"stopped: {self._summary()}")
+            raise
+        finally:
+            # The pipeline's own clean-up (workers, hooks) runs now, not at some later collection.
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
+        return self._finish()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Started():
+                self._start(event)
+            case Done():
+                self._finish_one(event)
+            case Skipped():
+                self._skip(event)
+            case Failed():
+                self._fail(event)
+        self._progress.update(self._done + self._skipped, len(self._errors))
+
+    def _start(self, event: Started) -> None:
+        self._total = event.total
+        for note in event.notes:
+            self._say(f"note: {note}")
+        if event.skipped:
+            self._say(_passed_over([(path.name, reason) for path, reason in event.skipped]))
+        self._progress.start(event.total)
+
+    def _finish_one(self, event: Done) -> None:
+        self._done += 1
+        for note in event.notes:
+            self._say(f"note: {event.file.path}: {note}")
+        if self._total == 1 and event.table and not self._quiet:
+            print_table(event.table, self._err)
+        if self._as_json:
+            files = [{"path": str(file.path), "kind": file.kind} for file in event.written]
+            extra: dict[str, Any] = {"files": files, "table": list(event.table)}
+            self._emit({"status": "done", **event.record, **extra, "notes": list(event.notes)})
+        else:
+            for file in event.written:
+                self._print(str(file.path))
+
+    def _skip(self, event: Skipped) -> None:
+        self._skipped += 1
+        if self._as_json:
+            self._emit({"status": "skipped", "image": str(event.file.path), "reason": event.reason})
+
+    def _fail(self, event: Failed) -> None:
+        error = event.error
+        self._errors.append(error)
+        message = error.message if event.name in error.message else f"{event.name}: {error.message}"
+        self._progress.line(f"failed: {message}" + (f"\n  {error.hint}" if error.hint else ""))
+        if self._as_json:
+            self._emit(
+                {
+                    "status": "failed",
+                    "image": event.name,
+                    "error": error.message,
+                    "hint": error.hint,
+                    "kind": type(error).__name__,
+                }
+            )
+
+    def _finish(self) -> int:
+        if not self._total:
+            self._progress.line("error: no pictures were found")
+            return 1
+        if self._errors or not self._quiet:
+            self._progress.line(self._summary())
+        if not self._errors:
+            return 0
+        wrong_use = all(isinstance(error, UsageError) for error in self._errors)
+        return 2 if wrong_use and not self._done + self._skipped else 1
+
+    def _summary(self) -> str:
+        parts = [f"{self._done} of {self._total} done"]
+        if self._skipped:
+            parts.append(f"{self._skipped} skipped")
+        if self._errors:
+            parts.append(f"{len(self._errors)} failed")
+        return ", ".join(parts)
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            self._progress.line(line)
+
+    def _emit(self, record: Mapping[str, Any]) -> None:
+        self._print(json.dumps(record, allow_nan=False))
+
+    def _print(self, line: str) -> None:
+        # Flushed at once: whoever reads the pipe wants each picture as it is done.
+        print(line, file=self._out, flush=True)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], stream: TextIO) -> None:
+    """The rows as a table: text left, numbers right, four significant digits."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in rows[0]:
+        numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
+        table.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(name))) for name in rows[0]))
+    console = Console(file=stream)
+    # A log file has no width; only a real terminal may fold the table.
+    console.print(table, width=None if console.is_terminal else 160, crop=False)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _passed_over(skipped: Sequence[tuple[str, str]]) -> str:
+    shown = ", ".join(f"{name} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
+    more = len(skipped) - _NAMES_SHOWN
+    names = f"{shown} and {more} more" if more > 0 else shown
+    return f"passed over {len(skipped)} file{'s' * (len(skipped) > 1)}: {names}"

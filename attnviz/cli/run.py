@@ -1,0 +1,114 @@
+"""From a command's options to a run: requests are built, the pipeline runs, the report prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnviz.cli.report import Report
+from attnviz.cli.values import (
+    check_cmap,
+    in_range,
+    parse_channels,
+    parse_count,
+    parse_device,
+    parse_limits,
+    parse_model_args,
+    parse_size,
+    parse_width,
+)
+from attnviz.domain import DrawStyle, Scale
+from attnviz.errors import UsageError
+from attnviz.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
+
+if TYPE_CHECKING:
+    from attnviz.cli.options import SharedOptions
+    from attnviz.requests import CommandRequest
+
+
+def run(command: CommandRequest, options: SharedOptions) -> int:
+    """Run one command over its inputs and report it; the exit code.
+
+    Raises:
+        AttnvizError: Nothing could be done at all: wrong use, no such model, no way to write.
+    """
+    request = run_request(command, options)
+    from attnviz import pipeline
+
+    report = Report(as_json=options.json, quiet=options.quiet)
+    return report.consume(pipeline.run(request))
+
+
+def run_request(command: CommandRequest, options: SharedOptions) -> RunRequest:
+    """Every option read and checked as far as it can be without a model or a picture.
+
+    Raises:
+        UsageError: A value that no model could honour.
+    """
+    return RunRequest(
+        command=command,
+        model=model_request(options),
+        inputs=input_request(options),
+        output=OutputRequest(
+            folder=options.out,
+            formats=tuple(dict.fromkeys(options.format)),
+            save_data=options.save_data,
+            skip_existing=options.skip_existing,
+        ),
+        style=draw_style(options),
+        batch_size=parse_count("--batch-size", options.batch_size, least=1) or 0,
+        workers=parse_count("--workers", options.workers, least=0),
+        fail_fast=options.fail_fast,
+    )
+
+
+def model_request(options: SharedOptions) -> ModelRequest:
+    """The options of the panel Model."""
+    if options.random_weights and options.checkpoint is not None:
+        raise UsageError("--random-weights and --checkpoint exclude each other")
+    if options.checkpoint_key is not None and options.checkpoint is None:
+        raise UsageError("--checkpoint-key needs --checkpoint")
+    if options.checkpoint is not None and not options.checkpoint.exists():
+        raise UsageError(
+            f"--checkpoint: {options.checkpoint} does not exist", "check the path, or leave it out"
+        )
+    return ModelRequest(
+        name=options.model,
+        checkpoint=options.checkpoint,
+        checkpoint_key=options.checkpoint_key,
+        random_weights=options.random_weights,
+        device=parse_device(options.device),
+        precision=options.precision,
+        positions=options.positions,
+        args=parse_model_args(options.model_arg),
+        verify=options.verify,
+    )
+
+
+def input_request(options: SharedOptions) -> InputRequest:
+    """The inputs and the options of the panel Pictures."""
+    return InputRequest(
+        inputs=tuple(options.inputs),
+        size=parse_size(options.size),
+        fit=options.fit,
+        max_pixels=options.max_pixels,
+        mean=parse_channels("--mean", options.mean),
+        std=parse_channels("--std", options.std, positive=True),
+    )
+
+
+def draw_style(options: SharedOptions) -> DrawStyle:
+    """The options of the panel Drawing."""
+    limits = parse_limits(options.limits)
+    if options.scale is Scale.FIXED and limits is None:
+        raise UsageError("--scale fixed needs --limits", "for instance --limits 0,0.02")
+    if options.scale is not Scale.FIXED and limits is not None:
+        raise UsageError("--limits needs --scale fixed")
+    return DrawStyle(
+        width=parse_width(options.width),
+        dpi=options.dpi,
+        cmap=check_cmap(options.cmap),
+        scale=options.scale,
+        fixed_limits=limits,
+        interpolation=options.interpolation,
+        alpha=in_range("--alpha", options.alpha, least=0, most=1),
+    )
