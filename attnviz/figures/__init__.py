@@ -1,1 +1,55 @@
-"""From maps to matplotlib figures and overlay pictures."""
+"""From maps to matplotlib figures and overlay pictures.
+
+``draw`` is the one door. matplotlib is imported when something is drawn, torch never.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, RolloutMaps, ScoreMaps
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.domain import ByteArray, DrawStyle, Maps, ModelInfo, Picture
+
+__all__ = ["draw", "overlay_images"]
+
+
+def draw(
+    maps: Maps, picture: Picture, model: ModelInfo, style: DrawStyle, **options: Any
+) -> tuple[Figure, ...]:
+    """The figure of these maps, as pages; usually one.
+
+    options: those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch),
+    ``query`` (heads, layers, rollout). Another one raises TypeError.
+    """
+    match maps:
+        case HeadsMaps():
+            from attnviz.figures.heads import draw_heads
+
+            return draw_heads(maps, picture, model, style, **options)
+        case LayersMaps():
+            from attnviz.figures.layers import draw_layers
+
+            return draw_layers(maps, picture, model, style, **options)
+        case RolloutMaps():
+            from attnviz.figures.rollout import draw_rollout
+
+            return draw_rollout(maps, picture, model, style, **options)
+        case PatchMaps():
+            from attnviz.figures.patch import draw_patch
+
+            return draw_patch(maps, picture, model, style, **options)
+        case ScoreMaps():
+            from attnviz.figures.score import draw_score
+
+            return draw_score(maps, picture, model, style, **options)
+
+
+def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:
+    """The picture with each head's map over it, at the picture's own size, no axes, no text."""
+    from attnviz.figures.overlay import overlay_images as images
+
+    return images(maps, picture, style)

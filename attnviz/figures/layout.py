@@ -1,0 +1,108 @@
+"""Where panels go: plain arithmetic in inches, measured from the top left corner of the page."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+MARGIN = 0.03
+GAP = 0.09
+SLOT_MIN = 1.02
+"""Narrowest panel that still takes a title such as "Head 3 · H 5.87" at 7.5 pt."""
+FLAT_MIN = 0.5
+"""Height in inches below which a panel of a wide picture would be a mere strip."""
+SLOT_TIGHT = 0.74
+"""Narrowest panel of a tall picture, which takes the short wording of a title."""
+PANEL_MAX = 2.6
+"""Tallest panel in inches; taller ones become narrower."""
+ASPECT_MAX = 12.0
+PAGE_HEIGHT = 9.0
+
+
+class Rect(NamedTuple):
+    """A rectangle in inches from the top left corner of the page."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """The right edge."""
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> float:
+        """The bottom edge."""
+        return self.top + self.height
+
+
+class Grid(NamedTuple):
+    """Equal slots side by side, each with one panel of the picture's shape at its left."""
+
+    columns: int
+    slot: float
+    panel_width: float
+    panel_height: float
+
+
+def shown_aspect(height: float, width: float) -> float:
+    """Width over height of a panel: the picture's, but for shapes beyond 12 to 1."""
+    return min(max(width / height, 1 / ASPECT_MAX), ASPECT_MAX)
+
+
+def grid_of(count: int, width: float, aspect: float, *, at_least: int = 1) -> Grid:
+    """Columns and panel size for ``count`` panels across ``width`` inches.
+
+    As many columns as stay readable, evened out, so that 7 panels become 4 + 3 and not 6 + 1; more
+    and narrower ones where tall panels would fill the page.
+    at_least: so many columns, even for fewer panels, keep a few panels from becoming giants.
+    """
+    narrowest = max(SLOT_MIN, min(FLAT_MIN * aspect, (width - GAP) / 2))
+    most = max(1, int((width + GAP) / (narrowest + GAP)))
+    tightest = max(most, int((width + GAP) / (SLOT_TIGHT + GAP)))
+    highest = min(PANEL_MAX, 0.5 * width)
+    columns = min(at_least, most)
+    for rows in range(math.ceil(count / most), 0, -1):
+        more = max(math.ceil(count / rows), min(at_least, most))
+        if more > tightest:
+            break
+        columns = more
+        if _slot(width, columns) / aspect <= highest:
+            break
+    slot = _slot(width, columns)
+    panel_height = min(slot / aspect, PANEL_MAX)
+    panel_width = panel_height * aspect
+    return Grid(columns, min(slot, max(panel_width, SLOT_MIN)), panel_width, panel_height)
+
+
+def _slot(width: float, columns: int) -> float:
+    return (width - (columns - 1) * GAP) / columns
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers between low and high: at most ``most``, steps of 1, 2 or 5 times 10^k."""
+    span = (high - low) or 1.0
+    raw = span / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(k * power for k in (1, 2, 5, 10) if k * power >= raw * (1 - 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def tick_text(values: list[float]) -> list[str]:
+    """Tick values with the same number of decimals each, as few as keep them exact.
+
+    Small values are written with powers of ten instead: 2e-4, 4e-4.
+    """
+    largest = max(map(abs, values), default=0.0)
+    if 0 < largest < 1e-3:
+        return [
+            "0" if v == 0 else f"{v:.1e}".replace(".0e", "e").replace("e-0", "e-") for v in values
+        ]
+    for decimals in range(6):
+        if all(abs(round(v, decimals) - v) <= 1e-9 * largest for v in values):
+            return [f"{v:.{decimals}f}" for v in values]
+    return [f"{v:g}" for v in values]

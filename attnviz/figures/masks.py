@@ -1,0 +1,57 @@
+"""Mass masks (Caron et al. 2021, figure 4) and the outline of a mask along its cells' edges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.domain import BoolArray, FloatArray
+
+_ROUNDING = 1e-9
+
+
+def mass_mask(values: FloatArray, threshold: float) -> BoolArray:
+    """The fewest highest cells that hold at least ``threshold`` of the map's mass.
+
+    values: any shape, >= 0; renormalised here to sum 1. threshold: 0 < t <= 1. Of equal cells the
+    first in reading order is taken. A map without mass keeps no cell.
+    """
+    if not 0 < threshold <= 1:
+        raise UsageError(f"threshold {threshold:g} is not a share of the mass", "0 < t <= 1")
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    kept = np.zeros(flat.size, dtype=np.bool_)
+    total = flat.sum()
+    if total > 0:
+        order = np.argsort(-flat, kind="stable")
+        mass = np.cumsum(flat[order]) / total
+        count = int(np.searchsorted(mass, threshold - _ROUNDING)) + 1
+        kept[order[:count]] = True
+    return kept.reshape(np.shape(values))
+
+
+def outline(mask: BoolArray) -> list[NDArray[np.float64]]:
+    """The edges between kept and other cells, as straight runs.
+
+    Each run is (2, 2): its two ends as (x, y) in cells, 0..gw and 0..gh. The border of the grid is
+    an edge of the cells that touch it.
+    """
+    padded = np.pad(mask, 1)
+    across = padded[1:, 1:-1] != padded[:-1, 1:-1]  # (gh + 1, gw): edges that run along x
+    down = padded[1:-1, 1:] != padded[1:-1, :-1]  # (gh, gw + 1): edges that run along y
+    runs = [np.array([[start, y], [stop, y]], float) for y, start, stop in _runs(across)]
+    runs += [np.array([[x, start], [x, stop]], float) for x, start, stop in _runs(down.T)]
+    return runs
+
+
+def _runs(rows: BoolArray) -> list[tuple[int, int, int]]:
+    """(row, start, stop) of every unbroken run of True."""
+    steps = np.diff(np.pad(rows, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+    row, start = np.nonzero(steps == 1)
+    _, stop = np.nonzero(steps == -1)
+    return list(zip(row.tolist(), start.tolist(), stop.tolist(), strict=True))

@@ -1,0 +1,120 @@
+"""The figure of the ``patch`` command: what chosen patches look at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.figures import style as ink
+from attnviz.figures.caption import (
+    entropy_words,
+    layer_words,
+    prefix_words,
+    sheet_with_caption,
+)
+from attnviz.figures.matrix import MATRIX_WORDS, Row, draw_matrix, matrix_row
+from attnviz.figures.panels import (
+    Edges,
+    Panel,
+    Tag,
+    map_panel,
+    overlay_panel,
+    panel_aspect,
+    panel_rows,
+    picture_panel,
+    shared_bar,
+)
+from attnviz.figures.scale import common_limits, scale_words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.domain import DrawStyle, ModelInfo, PatchMaps, Picture, Size
+    from attnviz.figures.page import Sheet
+    from attnviz.figures.scale import Limits
+
+_LIGHT, _DARK = "#ffffff", "#000000"
+
+
+def draw_patch(
+    maps: PatchMaps,
+    picture: Picture,
+    model: ModelInfo,
+    style: DrawStyle,
+    *,
+    each_head: bool = False,
+) -> tuple[Figure, ...]:
+    """The picture with numbered queries, and each query's map with the query's own cell marked.
+
+    The maps are means over the heads; ``each_head`` adds every head's own, queries down and heads
+    across. Marks are told apart by number, not by colour.
+    """
+    means = maps.attention.mean(axis=1)  # (Q, gh, gw)
+    shared = common_limits(maps.attention if each_head else means, style)
+    count = len(maps.heads)
+    own = f"colours: means from lowest to highest, in the grid {MATRIX_WORDS}"
+    parts = [
+        layer_words(maps.layer, model),
+        "attention of single patches, given as (row, column)",
+        f"mean of {count} heads" if count > 1 else f"head {maps.heads[0]}",
+        own if each_head and not shared else scale_words(style),
+        entropy_words(maps.tokens, count),
+        prefix_words(maps.prefix, model),
+    ]
+    sheet = sheet_with_caption(model, picture, style, parts)
+    _means(sheet, maps, picture, shared)
+    if each_head:
+        _each_head(sheet, maps, picture, shared)
+    if shared:
+        shared_bar(sheet, shared, "Attention")
+    return sheet.figures()
+
+
+def _means(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
+    """The numbered picture and every query's mean over heads; one alone also on the picture."""
+    grid, style = picture.geometry.grid, sheet.style
+    means, entropies = maps.attention.mean(axis=1), maps.entropy.mean(axis=1).tolist()
+    panels = [_numbered(maps, picture)]
+    for index, ((row, column), values) in enumerate(zip(maps.cells.tolist(), means, strict=True)):
+        place = f"{index + 1} · ({row}, {column})"
+        titles = (f"{place} · H {entropies[index]:.2f}", place, str(index + 1))
+        mark = (_cell_mark(row, column, grid),)
+        panels.append(map_panel(titles, values, style, shared, edges=mark))
+    if len(means) == 1:
+        panels.append(overlay_panel(("On picture",), picture, means[0], style, shared))
+    panel_rows(sheet, panels, panel_aspect(picture))
+
+
+def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
+    """Queries down, heads across."""
+    rows = []
+    for index, (row, column) in enumerate(maps.cells.tolist()):
+        label = f"{index + 1} · ({row}, {column})"
+        made = matrix_row(label, maps.attention[index], sheet.style, shared)
+        mark = (_cell_mark(row, column, picture.geometry.grid),)
+        rows.append(Row(label, tuple(replace(panel, edges=mark) for panel in made.panels)))
+    highest = maps.attention.max(axis=(2, 3)).tolist()
+    below = None if shared else [[ink.number(value) for value in row] for row in highest]
+    draw_matrix(sheet, rows, maps.heads, panel_aspect(picture), below)
+
+
+def _numbered(maps: PatchMaps, picture: Picture) -> Panel:
+    """The picture with the box and the number of every query."""
+    grid = picture.geometry.grid
+    cells = maps.cells.tolist()
+    edges = tuple(_cell_mark(row, column, grid) for row, column in cells)
+    tags = tuple(
+        Tag((column + 1) / grid.width, row / grid.height, str(index))
+        for index, (row, column) in enumerate(cells, 1)
+    )
+    return picture_panel(picture, edges, tags)
+
+
+def _cell_mark(row: int, column: int, grid: Size) -> Edges:
+    """The box of a cell: light inside a dark rim, so that it shows on any ground."""
+    left, right = column / grid.width, (column + 1) / grid.width
+    top, bottom = row / grid.height, (row + 1) / grid.height
+    corners = [[left, top], [right, top], [right, bottom], [left, bottom], [left, top]]
+    return Edges((np.array(corners),), _LIGHT, _DARK)

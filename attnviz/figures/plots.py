@@ -1,0 +1,234 @@
+"""Bars, lines and a histogram, drawn straight onto a page."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attnviz.figures import style as ink
+from attnviz.figures.layout import MARGIN, Rect, tick_text, ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from attnviz.domain import BoolArray, FloatArray
+    from attnviz.figures.page import Page, Sheet
+
+HEADING = 0.2
+FOOTING = 0.17
+_TURN_BELOW = 0.29
+"""Bars closer than this, in inches, carry their values upright."""
+
+
+class Frame(NamedTuple):
+    """Data ranges on a rectangle of the page."""
+
+    box: Rect
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def across(self, x: float) -> float:
+        """Inches from the left of the page."""
+        return self.box.left + (x - self.x[0]) / (self.x[1] - self.x[0]) * self.box.width
+
+    def down(self, y: float) -> float:
+        """Inches from the top of the page."""
+        return self.box.bottom - (y - self.y[0]) / (self.y[1] - self.y[0]) * self.box.height
+
+    def points(self, x: Sequence[float], y: FloatArray) -> NDArray[np.float64]:
+        """Inches, (n, 2)."""
+        return np.array(
+            [[self.across(a), self.down(float(b))] for a, b in zip(x, y, strict=True)], float
+        )
+
+
+def _framed(
+    page: Page, rect: Rect, x: tuple[float, float], y: tuple[float, float], heading: str
+) -> Frame:
+    """Heading, value axis with thin rules, and base line; the frame that is left for the data."""
+    values = [
+        v
+        for v in ticks(*y, most=max(2, int((rect.height - HEADING - FOOTING) / 0.16)))
+        if y[0] <= v <= y[1]
+    ]
+    words = tick_text(values)
+    left = rect.left + max((ink.text_width(word) for word in words), default=0.0) + 0.06
+    box = Rect(left, rect.top + HEADING, rect.right - left, rect.height - HEADING - FOOTING)
+    frame = Frame(box, x, y)
+    page.text(rect.left, rect.top + 0.1, heading, size=ink.TITLE_PT)
+    for value, word in zip(values, words, strict=True):
+        level = frame.down(value)
+        page.text(left - 0.05, level + 0.035, word, align="right", colour=ink.QUIET)
+        # A shape and not a stroke, so that bars cover it.
+        page.block(Rect(left, level - 0.003, rect.right - left, 0.006), ink.RULE)
+    page.stroke([[left, box.bottom], [rect.right, box.bottom]], ink.INK, 0.7)
+    return frame
+
+
+def _limit(page: Page, frame: Frame, value: float, words: str, heading_right: float) -> None:
+    """A dashed line at a bound, named above its right end when the heading leaves room there."""
+    level = frame.down(value)
+    page.stroke([[frame.box.left, level], [frame.box.right, level]], ink.INK, 0.7, dashed=True)
+    if frame.box.right - ink.text_width(words) > heading_right + 0.08:
+        page.text(frame.box.right, level - 0.03, words, align="right")
+
+
+def entropy_bars(sheet: Sheet, entropy: FloatArray, heads: Sequence[int], tokens: int) -> None:
+    """The entropy of every head from zero, with its value, and the uniform limit ln N as a line."""
+    height = 1.2
+    page = sheet.room(height)
+    limit = math.log(tokens) if tokens > 1 else 1.0
+    heading = "Entropy H of each head, nats"
+    rect = Rect(MARGIN, page.y, sheet.width, height)
+    frame = _framed(page, rect, (0.0, float(len(heads))), (0.0, limit), heading)
+    slot = frame.box.width / len(heads)
+    wide = min(0.74 * slot, 0.55)
+    turned = slot < _TURN_BELOW
+    for index, (head, value) in enumerate(zip(heads, entropy.tolist(), strict=True)):
+        centre, top = frame.across(index + 0.5), frame.down(value)
+        colour = ink.head_colour(head)
+        page.block(Rect(centre - wide / 2, top, wide, frame.box.bottom - top), colour)
+        _bar_value(page, f"{value:.2f}", centre, top, frame.box.bottom, colour, turned=turned)
+        words = f"Head {head}" if slot > 0.55 else str(head)
+        page.text(centre, frame.box.bottom + 0.12, words, align="center")
+    end = MARGIN + ink.text_width(heading, ink.TITLE_PT)
+    _limit(page, frame, limit, f"uniform: ln {tokens} = {limit:.2f}", end)
+    page.y += height
+
+
+def _bar_value(
+    page: Page, words: str, centre: float, top: float, bottom: float, colour: str, *, turned: bool
+) -> None:
+    """The value inside the top of the bar, or above a bar that is too short for it."""
+    inside = bottom - top > (ink.text_width(words) + 0.06 if turned else 0.14)
+    shade = ink.ink_on(colour) if inside else ink.INK
+    if turned:
+        level = top + 0.03 if inside else top - 0.03
+        align = "right" if inside else "left"
+        page.text(centre, level, words, colour=shade, align=align, turned=True)
+    else:
+        page.text(
+            centre, top + 0.105 if inside else top - 0.03, words, colour=shade, align="center"
+        )
+
+
+def depth_lines(
+    page: Page,
+    rect: Rect,
+    values: FloatArray,
+    layers: Sequence[int],
+    heads: Sequence[int],
+    heading: str,
+    bound: tuple[float, str] | None = None,
+) -> None:
+    """One thin line a head over depth, in the head's colour, and their mean, black and thick.
+
+    values: (L, H), from zero up to their highest; with ``bound``, a value that cannot be passed and
+    its name, from their lowest up to that, which is drawn as a dashed line.
+    """
+    low = float(values.min()) if bound else 0.0
+    high = bound[0] if bound else float(values.max())
+    steps = ticks(min(low, high), high, most=6)
+    step = steps[1] - steps[0] if len(steps) > 1 else (high - low) or abs(high) or 1.0
+    low = math.floor(low / step) * step if bound else 0.0
+    high = high if bound else math.ceil(high / step - 1e-9) * step
+    if high <= low:
+        high = low + step
+    first, last = float(min(layers)), float(max(layers))
+    pad = 0.5 if last == first else 0.02 * (last - first)
+    frame = _framed(page, rect, (first - pad, last + pad), (low, high), heading)
+    for place in ticks(first, last, most=max(2, min(12, int(rect.width / 0.25)))):
+        if place == int(place):
+            x = frame.across(place)
+            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
+            page.text(x, frame.box.bottom + 0.135, str(int(place)), align="center")
+    order = sorted(range(len(layers)), key=lambda i: layers[i])
+    places = [float(layers[i]) for i in order]
+    if bound:
+        end = rect.left + ink.text_width(heading, ink.TITLE_PT)
+        _limit(page, frame, bound[0], bound[1], end)
+    thin = 0.9 if len(heads) <= 12 else 0.6
+    for column, head in enumerate(heads):
+        _line(page, frame, places, values[order, column], ink.head_colour(head), thin)
+    if len(heads) > 1:
+        _line(page, frame, places, values[order].mean(axis=1), ink.INK, 1.9)
+
+
+def _line(
+    page: Page, frame: Frame, x: list[float], y: FloatArray, colour: str, width: float
+) -> None:
+    points = frame.points(x, y)
+    page.stroke(points, colour, width)
+    if len(points) < 3:
+        for a, b in points:
+            page.block(Rect(a - 0.02, b - 0.02, 0.04, 0.04), colour)
+
+
+def legend(sheet: Sheet, heads: Sequence[int]) -> None:
+    """Swatches of the heads and of their mean, on as many lines as they need."""
+    entries = [(f"Head {head}", ink.head_colour(head), 0.9) for head in heads]
+    if len(heads) > 1:
+        entries.append(("Mean", ink.INK, 1.9))
+    stroke = 0.16
+    widest = max(ink.text_width(words) for words, _, _ in entries) + stroke + 0.18
+    columns = max(1, min(len(entries), int(sheet.width / widest)))
+    for start in range(0, len(entries), columns):
+        page = sheet.room(ink.LINE_INCHES)
+        for column, (words, colour, width) in enumerate(entries[start : start + columns]):
+            left, base = MARGIN + column * widest, page.y + 0.1
+            middle = base - 0.036
+            page.stroke([[left, middle], [left + stroke, middle]], colour, width + 0.4)
+            page.text(left + stroke + 0.05, base, words)
+        page.y += ink.LINE_INCHES
+
+
+def kept_histogram(
+    sheet: Sheet, values: FloatArray, kept: BoolArray, colours: tuple[str, str], heading: str
+) -> None:
+    """How the values of all cells are distributed: kept and dropped stacked, the border as a line.
+
+    colours: of the kept and of the dropped cells.
+    """
+    height, count = 1.3, 48
+    page = sheet.room(height)
+    low, high = float(values.min()), float(values.max())
+    if high <= low:
+        low, high = low - abs(low) / 2 - 1e-12, high + abs(high) / 2 + 1e-12
+    edges = np.linspace(low, high, count + 1)
+    dropped = np.histogram(values[~kept], bins=edges)[0]
+    stays = np.histogram(values[kept], bins=edges)[0]
+    tallest = float((dropped + stays).max())
+    rect = Rect(MARGIN, page.y, sheet.width, height)
+    frame = _framed(page, rect, (low, high), (0.0, tallest), heading)
+    for index in range(count):
+        left, right = frame.across(float(edges[index])), frame.across(float(edges[index + 1]))
+        base = 0.0
+        for amount, colour in ((dropped[index], colours[1]), (stays[index], colours[0])):
+            if amount:
+                bottom, top = frame.down(base), frame.down(base + float(amount))
+                page.block(Rect(left, top, right - left - 0.008, bottom - top), colour)
+                base += float(amount)
+    places = ticks(low, high, most=max(4, int(rect.width / 0.7)))
+    for value, words in zip(places, tick_text(places), strict=True):
+        x = frame.across(value)
+        half = ink.text_width(words) / 2
+        if rect.left <= x - half and x + half <= rect.right:
+            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
+            page.text(x, frame.box.bottom + 0.135, words, align="center")
+    if kept.any() and not kept.all():
+        border = float(values[kept].min())
+        x = frame.across(border)
+        page.stroke([[x, frame.box.top], [x, frame.box.bottom]], ink.INK, 0.9, dashed=True)
+        words = f"kept from {ink.number(border, 3)}"
+        left = x + 0.05 + ink.text_width(words) <= frame.box.right
+        page.text(
+            x + (0.05 if left else -0.05),
+            frame.box.top + 0.08,
+            words,
+            align="left" if left else "right",
+        )
+    page.y += height

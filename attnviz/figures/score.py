@@ -1,0 +1,72 @@
+"""The figure of the ``score`` command: which tokens matter, and which would be kept."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attnviz.figures import style as ink
+from attnviz.figures.caption import layer_words, sheet_with_caption
+from attnviz.figures.overlay import veiled, view
+from attnviz.figures.panels import (
+    Panel,
+    map_panel,
+    panel_aspect,
+    panel_rows,
+    picture_panel,
+    shared_bar,
+)
+from attnviz.figures.plots import kept_histogram
+from attnviz.figures.scale import common_limits, scale_words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.domain import (
+        BoolArray,
+        ByteArray,
+        DrawStyle,
+        ModelInfo,
+        Picture,
+        ScoreMaps,
+        Size,
+    )
+
+_KEPT, _DROPPED = "#0072b2", "#b9b9b9"
+
+
+def draw_score(
+    maps: ScoreMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+) -> tuple[Figure, ...]:
+    """The picture, the score and its two terms, the kept patches, the distribution of the score."""
+    shared = common_limits([maps.score, maps.cls_term, maps.patch_term], style)
+    kept, cells = int(maps.kept.sum()), maps.kept.size
+    parts = [
+        layer_words(maps.layer, model),
+        "score = CLS term + patch term (VTC-LFC)",
+        f"mean of {len(maps.heads)} heads" if len(maps.heads) > 1 else f"head {maps.heads[0]}",
+        scale_words(style),
+        f"kept: the {kept} highest of {cells} patches",
+    ]
+    sheet = sheet_with_caption(model, picture, style, parts)
+    ratio = f"{100 * maps.keep_ratio:g} %"
+    panels = [
+        picture_panel(picture),
+        map_panel(("Score",), maps.score, style, shared),
+        map_panel(("CLS term",), maps.cls_term, style, shared),
+        map_panel(("Patch term",), maps.patch_term, style, shared),
+        Panel(
+            (f"Kept {ratio} of patches", f"Kept {ratio}"),
+            partial(_veiled_pixels, picture, maps.kept),
+        ),
+    ]
+    panel_rows(sheet, panels, panel_aspect(picture))
+    if shared:
+        shared_bar(sheet, shared, "Score")
+    heading = f"Patches by score: kept {ink.share(kept / cells)}"
+    kept_histogram(sheet, maps.score, maps.kept, (_KEPT, _DROPPED), heading)
+    return sheet.figures()
+
+
+def _veiled_pixels(picture: Picture, kept: BoolArray, size: Size) -> ByteArray:
+    return veiled(view(picture, size), kept)

@@ -1,0 +1,189 @@
+"""What all figures share: type, ink, head colours, and how numbers and names become text."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.font_manager import FontProperties, get_font
+
+TITLE_PT = 7.5
+TEXT_PT = 7.0
+LINE_INCHES = 0.132
+"""Distance between two base lines of 7 pt text."""
+
+INK = "#1a1a1a"
+QUIET = "#5f5f5f"
+RULE = "#c9c9c9"
+WARNING = "#b00020"
+
+TO = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+FAMILY = "DejaVu Sans"
+_FILES = {False: "DejaVuSans.ttf", True: "DejaVuSans-Bold.ttf"}
+_MISSING = "\N{WHITE SQUARE}"
+
+RC: Any = {
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "pdf.compression": 6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "attnviz",
+    "svg.image_inline": True,
+    "savefig.bbox": None,
+    "savefig.facecolor": "auto",
+    "savefig.dpi": "figure",
+    "text.usetex": False,
+    "text.antialiased": True,
+    "text.hinting": "no_hinting",
+    "path.effects": [],
+    "path.sketch": None,
+}
+"""Settings under which pages are saved: TrueType text in PDF, selectable text in SVG, no random
+identifiers, and nothing of the user's own matplotlibrc that would change the bytes."""
+
+# The first six are those of Okabe and Ito (2008). Each further one is the colour farthest from all
+# before it, seen with normal vision and with full protanopia, deuteranopia and tritanopia
+# (Machado et al. 2009), measured in OKLab: so the fewer the heads, the plainer the difference.
+HEAD_COLOURS = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#d55e00",
+    "#cc79a7",
+    "#56b4e9",
+    "#692d1e",
+    "#1e1ea5",
+    "#a51e69",
+    "#b4c396",
+    "#a53cff",
+    "#695a00",
+    "#692dd2",
+    "#a578ff",
+    "#00e1d2",
+    "#a55a4b",
+    "#4b2d69",
+    "#c30fa5",
+    "#e1c32d",
+    "#005a5a",
+    "#b4a569",
+    "#d23cd2",
+    "#a5c3ff",
+    "#782d87",
+)
+
+
+def head_colour(head: int) -> str:
+    """The colour of a head, by the model's index of it, in every figure. Repeats after 24 heads."""
+    return HEAD_COLOURS[head % len(HEAD_COLOURS)]
+
+
+def rgb_of(colour: str) -> tuple[int, int, int]:
+    """Red, green and blue, 0..255, of a "#rrggbb" colour."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever reads better on a colour."""
+    red, green, blue = rgb_of(colour)
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+
+
+@lru_cache(maxsize=16)
+def font(size: float, *, bold: bool = False) -> FontProperties:
+    """The one family of all figures, which ships with matplotlib."""
+    return FontProperties(family=[FAMILY], size=size, weight="bold" if bold else "normal")
+
+
+@lru_cache(maxsize=4096)
+def _advance(character: str, *, bold: bool) -> float | None:
+    """Width of a character in em, or None when the font has no glyph for it."""
+    face = get_font(str(Path(mpl.get_data_path(), "fonts", "ttf", _FILES[bold])))
+    if not face.get_char_index(ord(character)):
+        return None
+    face.set_size(100.0, 72.0)
+    return float(face.load_char(ord(character)).linearHoriAdvance) / 65536 / 100
+
+
+def printable(text: str) -> str:
+    """The text on one line, with what the font cannot show (or no font can) as a square."""
+    shown = []
+    for character in unicodedata.normalize("NFC", text):
+        hidden = unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        lacking = hidden or _advance(character, bold=False) is None
+        shown.append(_MISSING if lacking else character)
+    return "".join(shown)
+
+
+def text_width(text: str, size: float = TEXT_PT, *, bold: bool = False) -> float:
+    """Width of printable text in inches."""
+    return sum(_advance(character, bold=bold) or 0.6 for character in text) * size / 72
+
+
+def shortened(text: str, width: float, size: float = TEXT_PT) -> str:
+    """The text, or as much of its beginning and end as fits into ``width`` inches."""
+    if text_width(text, size) <= width:
+        return text
+    for keep in range(len(text) - 1, 1, -1):
+        head = (keep + 1) // 2
+        short = f"{text[:head].rstrip()}…{text[len(text) - (keep - head) :].lstrip()}"
+        if text_width(short, size) <= width:
+            return short
+    return "…"
+
+
+def wrapped(parts: list[str], width: float, size: float = TEXT_PT, joint: str = " · ") -> list[str]:
+    """The parts joined into lines of at most ``width`` inches, broken between parts (or words)."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and text_width(lines[-1] + joint + part, size) <= width:
+            lines[-1] += joint + part
+            continue
+        words = part.split(" ")
+        lines.append(words[0])
+        for word in words[1:]:
+            if text_width(f"{lines[-1]} {word}", size) <= width:
+                lines[-1] += f" {word}"
+            else:
+                lines.append(word)
+    return [shortened(line, width, size) for line in lines]
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A short decimal: 0.012, 5.9, 120; powers of ten only below 0.001 and from 100,000 on."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
+    mantissa, power = f"{value:.{digits - 1}e}".split("e")
+    exponent = int(power)
+    if -3 <= exponent < 5:
+        return f"{value:.{max(0, digits - 1 - exponent)}f}"
+    return f"{mantissa}e{exponent}"
+
+
+def number_pair(low: float, high: float) -> tuple[str, str]:
+    """The two ends of a scale to the same decimal place, with as many digits as tell them apart."""
+    largest = max(abs(low), abs(high))
+    for digits in (2, 3, 4):
+        step = 10.0 ** (_place(largest) - digits + 1)
+        if high - low >= 2 * step:
+            break
+    low = round(low / step) * step
+    return number(low, digits + _place(low) - _place(largest)), number(high, digits)
+
+
+def _place(value: float) -> int:
+    """The power of ten of the first digit."""
+    return int(f"{value:.6e}".split("e")[1]) if value else 0
+
+
+def share(value: float) -> str:
+    """A share of one as a percentage: 3.1 %, 42 %, and "under 0.1 %" for next to nothing."""
+    percent = 100 * value
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"

@@ -1,0 +1,148 @@
+"""Made-up maps over real photographs, for looking at figures and for their baselines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from attnviz.domain import (
+    Box,
+    FitGeometry,
+    HeadsMaps,
+    LayersMaps,
+    ModelInfo,
+    PatchMaps,
+    Picture,
+    Positions,
+    RolloutMaps,
+    RolloutOptions,
+    ScoreMaps,
+    Size,
+)
+
+PHOTOGRAPHS = Path(__file__).parents[2] / "sample_images"
+
+
+def model_info(**changes) -> ModelInfo:
+    known = {
+        "name": "dino_vits8",
+        "timm_name": "vit_small_patch8_224.dino",
+        "patch": 8,
+        "width": 384,
+        "depth": 12,
+        "heads": 6,
+        "prefix": 1,
+        "registers": 0,
+        "has_cls": True,
+        "native_size": Size(224, 224),
+        "mean": (0.485, 0.456, 0.406),
+        "std": (0.229, 0.224, 0.225),
+        "interpolation": "bicubic",
+        "positions": Positions.ORIGINAL,
+        "weights": "hub",
+    }
+    return ModelInfo(**(known | changes))
+
+
+def photograph(name="cat.jpg", crop=None) -> np.ndarray:
+    """Pixels of a sample photograph. crop: (top, left, height, width)."""
+    pixels = np.asarray(Image.open(PHOTOGRAPHS / name).convert("RGB"))
+    if crop:
+        top, left, height, width = crop
+        pixels = pixels[top : top + height, left : left + width]
+    return np.ascontiguousarray(pixels)
+
+
+def picture_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> Picture:
+    height, width = pixels.shape[:2]
+    geometry = FitGeometry(
+        Size(height, width),
+        Size(grid[0] * patch, grid[1] * patch),
+        patch,
+        region or Box(0.0, 0.0, float(height), float(width)),
+    )
+    return Picture(pixels, geometry, name)
+
+
+def rows(count, grid, prefix=1, seed=0, sharp=1.0):
+    """Attention-like rows: blobs over a faint ground. Returns (n, gh, gw), (n, P), entropy (n,)."""
+    rng = np.random.default_rng(seed)
+    high, wide = grid
+    y, x = np.mgrid[0:high, 0:wide]
+    y, x = (y + 0.5) / high, (x + 0.5) / wide
+    maps = np.empty((count, high, wide))
+    for index in range(count):
+        ground = 0.03 * rng.random((high, wide)) ** 3 + 0.01
+        for _ in range(3):
+            cy, cx, size = rng.random(), rng.random(), 0.06 + 0.14 * rng.random()
+            power = rng.random() * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / (2 * size**2))
+            ground += power * (0.6 + 0.8 * rng.random((high, wide)))
+        maps[index] = ground**sharp
+    rest = 0.02 + 0.2 * rng.random((count, prefix)) / max(prefix, 1)
+    maps *= ((1 - rest.sum(axis=1)) / maps.sum(axis=(1, 2)))[:, None, None]
+    both = np.concatenate([rest, maps.reshape(count, -1)], axis=1)
+    entropy = -(both * np.log(both)).sum(axis=1)
+    return maps.astype(np.float32), rest.astype(np.float32), entropy.astype(np.float32)
+
+
+def heads_maps(grid, heads=6, prefix=1, seed=0, chosen=None) -> HeadsMaps:
+    attention, rest, entropy = rows(heads, grid, prefix, seed)
+    chosen = tuple(range(heads)) if chosen is None else chosen
+    return HeadsMaps(attention, rest, entropy, None, 11, chosen)
+
+
+def layers_maps(grid, layers=12, heads=6, prefix=1, seed=0, *, distance=True) -> LayersMaps:
+    attention, rest, entropy = rows(layers * heads, grid, prefix, seed)
+    rng = np.random.default_rng(seed)
+    depth = np.linspace(0, 1, layers)[:, None]
+    reach = 30 + 70 * np.sqrt(depth) + 12 * rng.random((layers, heads))
+    both = (layers, heads)
+    return LayersMaps(
+        attention.reshape(*both, *grid),
+        rest.reshape(*both, prefix),
+        entropy.reshape(both),
+        reach.astype(np.float32) if distance else None,
+        tuple(range(layers)),
+        tuple(range(heads)),
+    )
+
+
+def rollout_maps(grid, depths=(11,), prefix=1, seed=0, options=None) -> RolloutMaps:
+    maps, rest, _ = rows(len(depths) + 1, grid, prefix, seed)
+    return RolloutMaps(
+        maps[-2],
+        rest[-2],
+        maps[-1],
+        options or RolloutOptions(),
+        11,
+        tuple(depths),
+        maps[:-1].copy(),
+        rest[:-1].copy(),
+        tuple(range(6)),
+    )
+
+
+def patch_maps(grid, cells, heads=6, prefix=1, seed=0) -> PatchMaps:
+    count = len(cells)
+    attention, rest, entropy = rows(count * heads, grid, prefix, seed)
+    both = (count, heads)
+    return PatchMaps(
+        attention.reshape(*both, *grid),
+        rest.reshape(*both, prefix),
+        entropy.reshape(both),
+        np.array(cells, np.int64),
+        11,
+        tuple(range(heads)),
+    )
+
+
+def score_maps(grid, ratio=0.5, seed=0) -> ScoreMaps:
+    maps, _, _ = rows(2, grid, 1, seed)
+    first, second = maps[0] * 0.12, maps[1] * 0.3
+    score = first + second
+    count = round(ratio * score.size)
+    kept = np.zeros(score.size, bool)
+    kept[np.argsort(-score.ravel(), kind="stable")[:count]] = True
+    return ScoreMaps(score, first, second, kept.reshape(grid), ratio, 11, tuple(range(6)))
