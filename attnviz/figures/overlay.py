@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
 import numpy as np
@@ -159,11 +160,23 @@ def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple
     )
 
 
+_VIEWS: WeakKeyDictionary[Picture, dict[Size, ByteArray]] = WeakKeyDictionary()
+
+
 def view(picture: Picture, size: Size) -> ByteArray:
     """What the model saw of the picture (its region), un-squashed, at ``size`` pixels.
 
-    Where a padded region reaches beyond the picture it is light grey.
+    Where a padded region reaches beyond the picture it is light grey. The array is read-only: all
+    panels of a figure share it, for as long as the picture lives.
     """
+    made = _VIEWS.setdefault(picture, {})
+    if size not in made:
+        made[size] = _seen(picture, size)
+        made[size].flags.writeable = False
+    return made[size]
+
+
+def _seen(picture: Picture, size: Size) -> ByteArray:
     region, original = picture.geometry.region, picture.geometry.original
     scale_y = size.height / (region.bottom - region.top)
     scale_x = size.width / (region.right - region.left)
@@ -215,4 +228,5 @@ def by_head(
     light = grey(pixels)[..., None] / 255
     ground, tinted = 130 * light, colours[chosen] * (0.6 + 0.5 * light)
     share = enlarge(weight, size, Interpolation.NEAREST)[..., None] * alpha
-    return np.rint(np.clip(ground * (1 - share) + tinted * share, 0, 255)).astype(np.uint8)
+    mixed = np.rint(np.clip(ground * (1 - share) + tinted * share, 0, 255))
+    return np.asarray(mixed, np.uint8)
