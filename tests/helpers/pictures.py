@@ -137,11 +137,12 @@ def linear_grey_profile() -> bytes:
 
 
 def grey_ink_profile() -> bytes:
-    """CMYK inks that are all neutral: full cyan is L* = 50, every other ink is white paper."""
+    """CMYK inks without any colour: black is black, cyan is L* = 50, the others do not print."""
     white = b"XYZ \0\0\0\0" + struct.pack(">iii", 63190, 65536, 54061)
     ramp = bytes(range(256))
     identity = struct.pack(">9i", 65536, 0, 0, 0, 65536, 0, 0, 0, 65536)
-    # 2 points on each of 4 axes, the first (cyan) slowest; L*, a*, b* as bytes.
-    corners = b"".join(bytes([128 if n >= 8 else 255, 128, 128]) for n in range(16))
+    # 2 points on each of 4 axes, cyan slowest and black fastest; L*, a*, b* as bytes.
+    lightness = [0 if n % 2 else 128 if n >= 8 else 255 for n in range(16)]
+    corners = b"".join(bytes([value, 128, 128]) for value in lightness)
     table = b"mft1\0\0\0\0" + bytes([4, 3, 2, 0]) + identity + ramp * 4 + corners + ramp * 3
     return icc_profile(b"CMYK", b"prtr", {b"wtpt": white, b"A2B0": table}, b"Lab ")
