@@ -1,0 +1,181 @@
+"""All destinations, settled before a model loads or a picture is read.
+
+A picture's files are ``STEM.COMMAND.SUFFIX``, with a part before the suffix for further pages and
+overlays: ``cat.heads.png``, ``cat.heads.2.png``, ``cat.heads.head3.png``. Inputs whose names would
+meet, also on a disk that ignores case, keep more of their path, so that every input has a stem of
+its own. The same inputs in any order give the same names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.errors import UsageError
+from attnviz.output.write import probe, sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from attnviz.domain import ImageFile
+    from attnviz.requests import OutputRequest
+
+NAME_BYTES = 255
+"""Longest file name that common file systems take."""
+
+_TAIL_BYTES = 32
+"""Kept free behind a stem, for a command, a part and a suffix: ``.rollout.head127.png``."""
+
+_HASH_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    """Where one picture's files go: the folder, and how their names begin."""
+
+    folder: Path
+    stem: str
+    command: str
+
+    def path(self, suffix: str, part: str = "") -> Path:
+        """The file with this suffix (``png``, ``npz``, ``csv``), or with a part before it."""
+        return self.folder / ".".join(filter(None, (self.stem, self.command, part, suffix)))
+
+    def page(self, suffix: str, number: int) -> Path:
+        """A page of the figure, counted from 1; the first has the plain name."""
+        return self.path(suffix, str(number) if number > 1 else "")
+
+
+def plan_outputs(
+    files: Sequence[ImageFile], command: str, request: OutputRequest
+) -> tuple[OutputPlan, ...]:
+    """One plan a picture, in the order of ``files``, no two of which share a name.
+
+    Raises:
+        UsageError: A figure would take the place of one of the input pictures.
+    """
+    stems = _unique_stems(files)
+    folders = {file.relative.parent: _below(request.folder, file) for file in files}
+    plans = tuple(
+        OutputPlan(folders[file.relative.parent], stem, command)
+        for file, stem in zip(files, stems, strict=True)
+    )
+    _keep_inputs(files, plans, request)
+    return plans
+
+
+def check_folder(folder: Path, plans: Sequence[OutputPlan] = ()) -> None:
+    """Create the output folder and prove that it can be written, before anything slow begins.
+
+    What a killed run left half written there, or in the folders of ``plans``, is removed.
+
+    Raises:
+        UsageError: A file is in the way, there is no permission, or the disk is full.
+    """
+    hint = "choose another folder with --out"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe(folder)
+        for place in {folder, *(plan.folder for plan in plans)}:
+            sweep(place)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"--out: {folder} is no folder, a file is in the way", hint) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error
+
+
+def _below(folder: Path, file: ImageFile) -> Path:
+    inner = file.relative.parent
+    if inner.is_absolute() or ".." in inner.parts:
+        raise ValueError(f"ImageFile.relative leaves the output folder: {file.relative}")
+    return folder / inner
+
+
+def _keep_inputs(
+    files: Sequence[ImageFile], plans: Sequence[OutputPlan], request: OutputRequest
+) -> None:
+    inputs = {os.path.abspath(file.path) for file in files}  # noqa: PTH100  (no links followed)
+    for plan in plans:
+        for image_format in request.formats:
+            path = plan.path(image_format.value)
+            if os.path.abspath(path) in inputs:  # noqa: PTH100
+                raise UsageError(
+                    f"the figure {path} would take the place of an input picture",
+                    "choose another folder with --out",
+                )
+
+
+def _unique_stems(files: Sequence[ImageFile]) -> list[str]:
+    """A stem for every file; those that meet move on together to the next way of naming."""
+    level = [0] * len(files)
+    while True:
+        stems = [_NAMINGS[n](file) for n, file in zip(level, files, strict=True)]
+        keys = [_key(file, stem) for file, stem in zip(files, stems, strict=True)]
+        count = Counter(keys)
+        movable = [
+            index
+            for index, key in enumerate(keys)
+            if count[key] > 1 and level[index] < len(_NAMINGS) - 1
+        ]
+        if not movable:
+            return _numbered(stems, keys)
+        for index in movable:
+            level[index] += 1
+
+
+def _key(file: ImageFile, stem: str) -> tuple[str, str]:
+    """Equal for names that some file system takes for the same."""
+    folder, name = (
+        unicodedata.normalize("NFC", text).casefold() for text in (str(file.relative.parent), stem)
+    )
+    return folder, name
+
+
+def _numbered(stems: list[str], keys: list[tuple[str, str]]) -> list[str]:
+    """Only the very same path given twice still shares a stem; the second one gets a number."""
+    seen: Counter[tuple[str, str]] = Counter()
+    unique = []
+    for stem, key in zip(stems, keys, strict=True):
+        seen[key] += 1
+        unique.append(stem if seen[key] == 1 else f"{stem}-{seen[key]}")
+    return unique
+
+
+def _plain(file: ImageFile) -> str:
+    return shortened(file.relative.stem)
+
+
+def _with_suffix(file: ImageFile) -> str:
+    return shortened(file.relative.name)
+
+
+def _with_folder(file: ImageFile) -> str:
+    folder = file.path.parent.name
+    return shortened(f"{folder}-{file.relative.name}" if folder else file.relative.name)
+
+
+def _with_hash(file: ImageFile) -> str:
+    return shortened(f"{file.relative.name}-{_digest(os.fsencode(file.path))}")
+
+
+_NAMINGS: tuple[Callable[[ImageFile], str], ...] = (_plain, _with_suffix, _with_folder, _with_hash)
+
+
+def shortened(stem: str) -> str:
+    """The stem, or its beginning and a hash of all of it where file names would grow too long."""
+    most = NAME_BYTES - _TAIL_BYTES
+    encoded = os.fsencode(stem)
+    if len(encoded) <= most:
+        return stem
+    beginning = encoded[: most - _HASH_DIGITS - 1].decode("utf-8", "ignore")
+    return f"{beginning}-{_digest(encoded)}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_HASH_DIGITS]

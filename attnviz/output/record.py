@@ -1,0 +1,134 @@
+"""How a figure was made, as JSON that travels inside it: written by ``write.py``, read back here.
+
+PNG keeps it in a text chunk named ``attnviz``, PDF in the document's subject, SVG in its
+description, NPZ in the array ``meta``. It is ASCII, with sorted keys, and holds no date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import re
+import struct
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attnviz.domain import Provenance
+
+KEY = "attnviz"
+VERSION = 1
+"""Of the record's layout; a reader that meets a higher one reads what it knows."""
+
+_PNG_START = b"\x89PNG\r\n\x1a\n"
+_MOST_TEXT = 1 << 20
+_PDF_SUBJECT = re.compile(rb"/Subject\s*\(((?:[^\\()]|\\.|\([^()]*\))*)\)", re.DOTALL)
+_PDF_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
+_SVG_DESCRIPTION = re.compile(rb"<dc:description>(.*?)</dc:description>", re.DOTALL)
+_IDENTITY = ("command", "model", "weights", "weights_sha256", "image_sha256", "options", "size")
+
+
+def to_dict(provenance: Provenance) -> dict[str, Any]:
+    """The record as JSON-ready values; sizes as [height, width]."""
+    model = dataclasses.asdict(provenance.model)
+    geometry = provenance.geometry
+    return {
+        "record": VERSION,
+        "command": provenance.command,
+        "model": model.pop("name"),
+        "weights": model.pop("weights"),
+        "weights_sha256": model.pop("weights_sha256"),
+        "random_weights": model.pop("random_weights"),
+        "prefix": model["prefix"],
+        "architecture": model,
+        "image": provenance.image,
+        "image_sha256": provenance.image_sha256,
+        "image_size": list(geometry.original),
+        "size": list(geometry.model_input),
+        "grid": list(geometry.grid),
+        "region": list(geometry.region),
+        "options": provenance.options,
+        "versions": provenance.versions,
+    }
+
+
+def to_json(provenance: Provenance) -> str:
+    """The record as one line of ASCII, the same bytes for the same values."""
+    return json.dumps(to_dict(provenance), sort_keys=True, ensure_ascii=True, allow_nan=False)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The record inside a PNG, PDF, SVG or NPZ file; None without one, or in a broken file.
+
+    Nothing is drawn or decompressed: of a PNG only the chunks before the pixels are read.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        return None
+    try:
+        with path.open("rb") as stream:
+            text = reader(stream)
+        record = json.loads(text) if text else None
+    except (OSError, ValueError, KeyError, struct.error):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def same_work(record: dict[str, Any] | None, provenance: Provenance) -> bool:
+    """Whether a file with this record shows what would be drawn now: image, weights, options."""
+    if record is None:
+        return False
+    wanted = json.loads(to_json(provenance))
+    return all(record.get(key) == wanted[key] for key in _IDENTITY)
+
+
+def _from_png(stream: BinaryIO) -> str | None:
+    if stream.read(8) != _PNG_START:
+        return None
+    while True:
+        head = stream.read(8)
+        length, kind = struct.unpack(">I4s", head)
+        if kind in {b"IDAT", b"IEND"}:
+            return None
+        if kind != b"tEXt" or length > _MOST_TEXT:
+            stream.seek(length + 4, 1)
+            continue
+        key, _, text = stream.read(length).partition(b"\0")
+        stream.seek(4, 1)
+        if key == KEY.encode():
+            return text.decode("latin-1")
+
+
+def _from_pdf(stream: BinaryIO) -> str | None:
+    # The information dictionary stands uncompressed, and near the end.
+    found = None
+    for found in _PDF_SUBJECT.finditer(stream.read()):  # noqa: B007  (the last one counts)
+        pass
+    if found is None:
+        return None
+    unescaped = re.sub(
+        rb"\\(.)", lambda part: _PDF_ESCAPES.get(part[1], part[1]), found[1], flags=re.DOTALL
+    )
+    return unescaped.decode("ascii")
+
+
+def _from_svg(stream: BinaryIO) -> str | None:
+    found = _SVG_DESCRIPTION.search(stream.read(_MOST_TEXT))
+    return html.unescape(found[1].decode("utf-8")) if found else None
+
+
+def _from_npz(stream: BinaryIO) -> str | None:
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(stream, allow_pickle=False) as arrays:
+            return str(arrays["meta"].item())
+    except zipfile.BadZipFile:
+        return None
+
+
+_READERS = {".png": _from_png, ".pdf": _from_pdf, ".svg": _from_svg, ".npz": _from_npz}

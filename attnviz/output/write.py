@@ -1,0 +1,239 @@
+"""Complete files or none: everything is written beside its place and then moved there.
+
+Two runs with the same input write the same bytes: no dates, no random identifiers.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import os
+import time
+import uuid
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from attnviz.domain import ImageFormat, WrittenFile
+from attnviz.errors import OutputError
+from attnviz.output.record import KEY, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnviz.domain import ByteArray, Provenance
+    from attnviz.output.plan import OutputPlan
+
+PNG_LEVEL = 1
+"""zlib level: figures are large flat areas, which even the quickest level packs well."""
+
+MAKER = "attnviz"
+"""What a file names as its program; without a version, so that versions do not change bytes."""
+
+VECTOR_SETTINGS: Any = {
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": MAKER,
+}
+"""TrueType text that can be selected, and identifiers that depend on the drawing alone."""
+
+_TEMPORARY = ".attnviz-"
+_STALE_SECONDS = 3600.0
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose content appears under ``path`` when the block ends, not at all if it fails.
+
+    The folder is made if needed. Content reaches the disk before its name does, so that not even a
+    power failure leaves a half file under it.
+
+    Raises:
+        OutputError: It cannot be written: no permission, disk full, a folder of that name.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(path.parent) as (stream, temporary):
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.close()
+            temporary.replace(path)
+    except OSError as error:
+        raise _explained(path, error) from error
+
+
+def probe(folder: Path) -> None:
+    """Write a few bytes into the folder and remove them.
+
+    Raises:
+        OSError: That does not work.
+    """
+    with _temporary(folder) as (stream, _):
+        stream.write(b"attnviz")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed runs left half written in the folder, unless it may still be in use."""
+    oldest = time.time() - _STALE_SECONDS
+    for left in folder.glob(f"{_TEMPORARY}*.tmp"):
+        with suppress(OSError):
+            if left.stat().st_mtime < oldest:
+                left.unlink()
+
+
+def write_figures(
+    figures: Sequence[Figure],
+    plan: OutputPlan,
+    formats: Sequence[ImageFormat],
+    dpi: int,
+    provenance: Provenance,
+) -> tuple[WrittenFile, ...]:
+    """The pages of a figure in every format: one PDF with all pages, else one file a page."""
+    written = []
+    for image_format in formats:
+        suffix = image_format.value
+        if image_format is ImageFormat.PDF and len(figures) > 1:
+            written.append(write_pages(figures, plan.path(suffix), dpi, provenance))
+            continue
+        for number, figure in enumerate(figures, 1):
+            path = plan.page(suffix, number)
+            written.append(write_figure(figure, path, image_format, dpi, provenance))
+    return tuple(written)
+
+
+def write_figure(
+    figure: Figure, path: Path, image_format: ImageFormat, dpi: int, provenance: Provenance
+) -> WrittenFile:
+    """One page as a PNG, PDF or SVG file that carries its provenance.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    import matplotlib as mpl
+
+    # Drawn into memory first: whatever goes wrong on the disk is then an OutputError, and
+    # whatever goes wrong in the drawing is not.
+    drawn = io.BytesIO()
+    options: dict[str, Any] = {"metadata": _metadata(image_format, provenance)}
+    if image_format is ImageFormat.PNG:
+        options["pil_kwargs"] = {"compress_level": PNG_LEVEL}
+    with mpl.rc_context(VECTOR_SETTINGS):
+        figure.savefig(drawn, format=image_format.value, dpi=dpi, **options)
+    return _write(path, drawn.getvalue(), "figure")
+
+
+def write_pages(
+    figures: Sequence[Figure], path: Path, dpi: int, provenance: Provenance
+) -> WrittenFile:
+    """All pages in one PDF file.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    drawn = io.BytesIO()
+    with (
+        mpl.rc_context(VECTOR_SETTINGS),
+        PdfPages(drawn, metadata=_metadata(ImageFormat.PDF, provenance)) as pages,
+    ):
+        for figure in figures:
+            pages.savefig(figure, dpi=dpi)
+    return _write(path, drawn.getvalue(), "figure")
+
+
+def write_array_png(
+    pixels: ByteArray, path: Path, provenance: Provenance, kind: str = "overlay"
+) -> WrittenFile:
+    """Pixels (height, width, 3 or 4) uint8 as they are.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    text = PngInfo()
+    for key, value in _metadata(ImageFormat.PNG, provenance).items():
+        text.add_text(key, value)
+    packed = io.BytesIO()
+    Image.fromarray(pixels).save(packed, format="PNG", compress_level=PNG_LEVEL, pnginfo=text)
+    return _write(path, packed.getvalue(), kind)
+
+
+def write_npz(
+    path: Path, arrays: Mapping[str, NDArray[Any]], provenance: Provenance
+) -> WrittenFile:
+    """Raw arrays under their names, and ``meta``: the provenance as a JSON string.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    import numpy as np
+
+    meta = np.array(to_json(provenance))
+    with complete_file(path) as stream:
+        # numpy dates every member 1980-01-01, so that equal arrays are equal files.
+        np.savez(stream, allow_pickle=False, **arrays, meta=meta)
+    return WrittenFile(path, "data")
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], kind: str = "table") -> WrittenFile:
+    """Rows under the column names of the first; numbers in full precision, None empty.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    # File names that are not UTF-8 stand in the table byte for byte.
+    return _write(path, text.getvalue().encode("utf-8", "surrogateescape"), kind)
+
+
+def _write(path: Path, data: bytes, kind: str) -> WrittenFile:
+    with complete_file(path) as stream:
+        stream.write(data)
+    return WrittenFile(path, kind)
+
+
+def _metadata(image_format: ImageFormat, provenance: Provenance) -> dict[str, Any]:
+    record = to_json(provenance)
+    if image_format is ImageFormat.PNG:
+        return {"Software": MAKER, KEY: record}
+    if image_format is ImageFormat.PDF:
+        fixed = {"Creator": MAKER, "Producer": "matplotlib", "CreationDate": None}
+        return {"Subject": record, **fixed}
+    return {"Description": record, "Creator": MAKER, "Date": None}
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new hidden file in the folder, gone at the end unless it was moved."""
+    path = folder / f"{_TEMPORARY}{uuid.uuid4().hex}.tmp"
+    try:
+        with path.open("xb") as stream:
+            yield stream, path
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _explained(path: Path, error: OSError) -> OutputError:
+    hints = {
+        errno.ENOSPC: "free some space, or choose another folder with --out",
+        errno.EDQUOT: "free some space, or choose another folder with --out",
+        errno.EACCES: "choose another folder with --out",
+        errno.EROFS: "choose another folder with --out",
+    }
+    reason = error.strerror or str(error)
+    return OutputError(f"{path} cannot be written ({reason})", hints.get(error.errno or 0, ""))
