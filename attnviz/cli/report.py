@@ -92,9 +92,7 @@ class Report:
         if self._total == 1 and event.table and not self._quiet:
             print_table(event.table, self._err)
         if self._as_json:
-            files = [{"path": str(file.path), "kind": file.kind} for file in event.written]
-            extra: dict[str, Any] = {"files": files, "table": list(event.table)}
-            self._emit({"status": "done", **event.record, **extra, "notes": list(event.notes)})
+            self._emit({"status": "done", **event.record, "notes": list(event.notes)})
         else:
             for file in event.written:
                 self._print(str(file.path))

@@ -20,7 +20,7 @@ from attnviz.errors import UsageError
 from attnviz.output.write import probe, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from attnviz.domain import ImageFile
     from attnviz.requests import OutputRequest
@@ -53,23 +53,21 @@ class OutputPlan:
 
 def plan_outputs(
     files: Sequence[ImageFile], command: str, request: OutputRequest
-) -> tuple[OutputPlan, ...]:
+) -> dict[ImageFile, OutputPlan]:
     """One plan a picture, in the order of ``files``, no two of which share a name.
 
     Raises:
         UsageError: A figure would take the place of one of the input pictures.
     """
-    stems = _unique_stems(files)
-    folders = {file.relative.parent: _below(request.folder, file) for file in files}
-    plans = tuple(
-        OutputPlan(folders[file.relative.parent], stem, command)
-        for file, stem in zip(files, stems, strict=True)
-    )
-    _keep_inputs(files, plans, request)
+    plans = {
+        file: OutputPlan(_below(request.folder, file), stem, command)
+        for file, stem in zip(files, _unique_stems(files), strict=True)
+    }
+    _keep_inputs(plans, request)
     return plans
 
 
-def check_folder(folder: Path, plans: Sequence[OutputPlan] = ()) -> None:
+def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
     """Create the output folder and prove that it can be written, before anything slow begins.
 
     What a killed run left half written there, or in the folders of ``plans``, is removed.
@@ -97,11 +95,9 @@ def _below(folder: Path, file: ImageFile) -> Path:
     return folder / inner
 
 
-def _keep_inputs(
-    files: Sequence[ImageFile], plans: Sequence[OutputPlan], request: OutputRequest
-) -> None:
-    inputs = {os.path.abspath(file.path) for file in files}  # noqa: PTH100  (no links followed)
-    for plan in plans:
+def _keep_inputs(plans: Mapping[ImageFile, OutputPlan], request: OutputRequest) -> None:
+    inputs = {os.path.abspath(file.path) for file in plans}  # noqa: PTH100  (no links followed)
+    for plan in plans.values():
         for image_format in request.formats:
             path = plan.path(image_format.value)
             if os.path.abspath(path) in inputs:  # noqa: PTH100
@@ -124,7 +120,7 @@ def _unique_stems(files: Sequence[ImageFile]) -> list[str]:
             if count[key] > 1 and level[index] < len(_NAMINGS) - 1
         ]
         if not movable:
-            return _numbered(stems, keys)
+            return stems
         for index in movable:
             level[index] += 1
 
@@ -135,16 +131,6 @@ def _key(file: ImageFile, stem: str) -> tuple[str, str]:
         unicodedata.normalize("NFC", text).casefold() for text in (str(file.relative.parent), stem)
     )
     return folder, name
-
-
-def _numbered(stems: list[str], keys: list[tuple[str, str]]) -> list[str]:
-    """Only the very same path given twice still shares a stem; the second one gets a number."""
-    seen: Counter[tuple[str, str]] = Counter()
-    unique = []
-    for stem, key in zip(stems, keys, strict=True):
-        seen[key] += 1
-        unique.append(stem if seen[key] == 1 else f"{stem}-{seen[key]}")
-    return unique
 
 
 def _plain(file: ImageFile) -> str:

@@ -14,9 +14,12 @@ import struct
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from attnviz.domain import Provenance
+    from attnviz.domain import Provenance, WrittenFile
+    from attnviz.output.plan import OutputPlan
+    from attnviz.requests import OutputRequest
 
 KEY = "attnviz"
 VERSION = 1
@@ -76,12 +79,36 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
+def record_of(
+    provenance: Provenance, written: Sequence[WrittenFile], rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The record of a finished picture: how it was made, its files, and its table of numbers."""
+    return {
+        **to_dict(provenance),
+        "files": [{"path": str(file.path), "kind": file.kind} for file in written],
+        "table": [dict(row) for row in rows],
+    }
+
+
 def same_work(record: dict[str, Any] | None, provenance: Provenance) -> bool:
     """Whether a file with this record shows what would be drawn now: image, weights, options."""
     if record is None:
         return False
     wanted = json.loads(to_json(provenance))
     return all(record.get(key) == wanted[key] for key in _IDENTITY)
+
+
+def is_current(plan: OutputPlan, output: OutputRequest, provenance: Provenance) -> bool:
+    """Whether everything that would be written stands there already, made in the same way.
+
+    Of a figure with several pages only the first is read: it is written last.
+    """
+    wanted = [plan.path(image_format.value) for image_format in output.formats]
+    if output.save_data:
+        wanted.append(plan.path("npz"))
+    if provenance.options.get("csv") and not plan.path("csv").is_file():
+        return False
+    return all(same_work(read_record(path), provenance) for path in wanted)
 
 
 def _from_png(stream: BinaryIO) -> str | None:

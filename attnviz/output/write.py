@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from attnviz.domain import ImageFormat, WrittenFile
 from attnviz.errors import OutputError
-from attnviz.output.record import KEY, to_json
+from attnviz.output.record import KEY, read_record, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,17 +95,31 @@ def write_figures(
     dpi: int,
     provenance: Provenance,
 ) -> tuple[WrittenFile, ...]:
-    """The pages of a figure in every format: one PDF with all pages, else one file a page."""
+    """The pages of a figure in every format: one PDF with all pages, else one file a page.
+
+    The first page is written last, so that it stands for a complete figure. Further pages that an
+    earlier run left are removed.
+    """
     written = []
     for image_format in formats:
         suffix = image_format.value
         if image_format is ImageFormat.PDF and len(figures) > 1:
             written.append(write_pages(figures, plan.path(suffix), dpi, provenance))
             continue
-        for number, figure in enumerate(figures, 1):
-            path = plan.page(suffix, number)
-            written.append(write_figure(figure, path, image_format, dpi, provenance))
+        pages = [
+            write_figure(figure, plan.page(suffix, number), image_format, dpi, provenance)
+            for number, figure in reversed(list(enumerate(figures, 1)))
+        ]
+        written.extend(reversed(pages))
+        _remove_pages(plan, suffix, len(figures) + 1)
     return tuple(written)
+
+
+def _remove_pages(plan: OutputPlan, suffix: str, number: int) -> None:
+    """Remove pages from this number on that attnviz once wrote."""
+    while read_record(plan.page(suffix, number)) is not None:
+        plan.page(suffix, number).unlink()
+        number += 1
 
 
 def write_figure(

@@ -1,0 +1,71 @@
+"""The arrays of a result by the names under which they are saved; docs/shapes.md lists them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, RolloutMaps, ScoreMaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from attnviz.domain import Maps
+
+    Arrays = dict[str, NDArray[Any]]
+
+
+def arrays_of(maps: Maps) -> Arrays:
+    """Raw values, never scaled for display, with the indices that say what they belong to.
+
+    heads    attention (H, gh, gw), prefix (H, P), entropy (H,), layer (), heads (H,)
+    layers   attention (L, H, gh, gw), prefix (L, H, P), entropy (L, H), layers (L,), heads (H,)
+    rollout  rollout (gh, gw), prefix (P,), last (gh, gw), depths (K,), at_depth (K, gh, gw),
+             at_depth_prefix (K, P), heads (H,)
+    patch    attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H), cells (Q, 2), layer (),
+             heads (H,)
+    score    score, cls_term, patch_term (gh, gw), kept (gh, gw) bool, layer (), heads (H,)
+
+    ``distance`` is there for heads (H,) and layers (L, H) where it was computed.
+    """
+    arrays: Arrays
+    match maps:
+        case HeadsMaps():
+            arrays = {**_rows(maps), "layer": np.array(maps.layer), **_distance(maps)}
+        case LayersMaps():
+            arrays = {**_rows(maps), "layers": _indices(maps.layers), **_distance(maps)}
+        case PatchMaps():
+            arrays = {**_rows(maps), "cells": maps.cells, "layer": np.array(maps.layer)}
+        case RolloutMaps():
+            arrays = {
+                "rollout": maps.rollout,
+                "prefix": maps.prefix,
+                "last": maps.last,
+                "depths": _indices(maps.depths),
+                "at_depth": maps.at_depth,
+                "at_depth_prefix": maps.at_depth_prefix,
+            }
+        case ScoreMaps():
+            arrays = {
+                "score": maps.score,
+                "cls_term": maps.cls_term,
+                "patch_term": maps.patch_term,
+                "kept": maps.kept,
+                "layer": np.array(maps.layer),
+            }
+    return {**arrays, "heads": _indices(maps.heads)}
+
+
+def _rows(maps: HeadsMaps | LayersMaps | PatchMaps) -> Arrays:
+    return {"attention": maps.attention, "prefix": maps.prefix, "entropy": maps.entropy}
+
+
+def _distance(maps: HeadsMaps | LayersMaps) -> Arrays:
+    return {} if maps.distance is None else {"distance": maps.distance}
+
+
+def _indices(values: Iterable[int]) -> NDArray[np.int64]:
+    return np.array(list(values), np.int64)
