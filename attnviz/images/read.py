@@ -8,6 +8,7 @@ limit, a process-wide number, is neither needed nor touched. Safe in threads.
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import stat
 import struct
@@ -64,6 +65,10 @@ def read_image(file: ImageFile, *, max_pixels: int) -> RgbImage:
         raise
     except MemoryError as error:
         raise ImageError(f"{name} does not fit into memory", "lower --max-pixels") from error
+    except Image.DecompressionBombError as error:
+        # Some plug-ins (TIFF, WebP, GIF) hold to Pillow's own limit as well.
+        reason = f"{name} is larger than Pillow decodes in its format: {_reason(error)}"
+        raise ImageError(reason, "save it as PNG or JPEG, or smaller") from error
     except Exception as error:
         # Decoders meet damage with any kind of error: struct, zlib, index, arithmetic, ...
         raise ImageError(f"{name} is damaged: {_reason(error)}", _DAMAGED_HINT) from error
@@ -112,24 +117,34 @@ def _decode(
 def _open(data: bytes, path: Path, name: str) -> PillowFile:
     """The picture with its header read and nothing decoded."""
     Image.init()
+    suffix = path.suffix.lower()
+    damaged: tuple[str, Exception] | None = None
     for form, suffixes in SUFFIXES.items():
         factory, accept = Image.OPEN.get(form, (None, None))
         if factory is None:
             continue
         # TGA has no signature: only a suffix can vouch for it.
-        matches = path.suffix.lower() in suffixes if accept is None else accept(data[:16])
+        matches = suffix in suffixes if accept is None else accept(data[:16])
         if isinstance(matches, str):
             raise ImageError(f"{name}: this Pillow cannot read {form}", "update the pillow package")
         if matches:
             try:
                 return factory(BytesIO(data), "")
             except _NOT_THIS_FORMAT as error:
-                reason = f"{name} is a damaged {form} file: {_reason(error)}"
-                raise ImageError(reason, _DAMAGED_HINT) from error
+                # Signatures overlap, HEIC with AVIF and words with PPM: go on looking.
+                damaged = damaged or (form, error)
     plug_in = plug_in_for(data)
     if plug_in is not None:
         return _open_with_plug_in(plug_in, data, name)
-    raise ImageError(f"{name} {_what_it_is_instead(data)}", "give a JPEG, PNG, TIFF or WebP file")
+    words = _words_of_a_text(data)
+    if damaged is not None and (words is None or suffix in SUFFIXES[damaged[0]]):
+        form, cause = damaged
+        message = f"{name} is a damaged {form} file: {_reason(cause)}"
+        raise ImageError(message, _DAMAGED_HINT) from cause
+    what = "no picture of a known format"
+    if words is not None:
+        what = f"text, not a picture (it begins with {words[:24]!r})"
+    raise ImageError(f"{name} is {what}", "give a JPEG, PNG, TIFF or WebP file")
 
 
 def _open_with_plug_in(plug_in: PlugIn, data: bytes, name: str) -> PillowFile:
@@ -190,17 +205,16 @@ def _orientation(image: PillowFile) -> int:
         return 1
 
 
-def _what_it_is_instead(data: bytes) -> str:
-    head = data[:512]
+def _words_of_a_text(data: bytes) -> str | None:
+    """The start of a text on one line, or None where the bytes are no text."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        text = head.decode("utf-8") if len(data) <= 512 else head.decode("utf-8", "ignore")
+        # Not final: the cut may go through a character.
+        text = decoder.decode(data[:512], final=len(data) <= 512)
     except UnicodeDecodeError:
-        return "is no picture of a known format"
+        return None
     words = " ".join(text.split())
-    if not words.isprintable():
-        return "is no picture of a known format"
-    start = words[:24]
-    return f"is text, not a picture (it begins with {start!r})"
+    return words if words.isprintable() else None
 
 
 def _reason(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import io
 import struct
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -93,9 +93,12 @@ def stored_for(orientation: int, upright: NDArray[np.uint8]) -> NDArray[np.uint8
     )
 
 
-def encoded(image: Image.Image, form: str, **options: object) -> bytes:
+def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
     stream = io.BytesIO()
-    image.save(stream, form, **options)
+    # Copies: saving leaves the encoder's settings behind on the images.
+    if "append_images" in options:
+        options["append_images"] = [more.copy() for more in options["append_images"]]
+    image.copy().save(stream, form, **options)
     return stream.getvalue()
 
 

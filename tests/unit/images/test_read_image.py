@@ -165,7 +165,9 @@ def test_empty_file_is_refused(tmp_path: Path) -> None:
             "is text, not a picture (it begins with '<!DOCTYPE html> <html>')",
         ),
         ("Grüße\n".encode() * 200, "is text"),
+        (b"Python is fun", "is text"),
         (b"\x00\x01\x02\x03" * 100, "is no picture of a known format"),
+        (b"\x89PNG\r\n\x1a\n and then nothing", "is a damaged PNG file"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is text"),
     ],
 )
@@ -179,6 +181,9 @@ def test_heic_without_its_plug_in_names_it(tmp_path: Path, monkeypatch: pytest.M
     error = refusal(tmp_path, "a.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 40)
     assert "HEIC needs the pillow-heif plug-in" in str(error)
     assert error.hint == "pip install pillow-heif"
+    # A brand that AVIF and HEIC share
+    error = refusal(tmp_path, "a.heic", b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic" + b"\0" * 40)
+    assert "HEIC needs the pillow-heif plug-in" in str(error)
     monkeypatch.setitem(sys.modules, "pillow_jxl", None)
     assert refusal(tmp_path, "a.jxl", b"\xff\x0a" + b"\0" * 40).hint.endswith("pillow-jxl-plugin")
 
@@ -269,6 +274,10 @@ def test_limit_is_the_callers_and_not_pillows(
         np.testing.assert_array_equal(read_bytes(tmp_path, "a.bin", data, 600).pixels, pixels)
         assert "20x30" in str(refusal(tmp_path, "a.bin", data, 599))
     assert Image.MAX_IMAGE_PIXELS == 10
+    # These hold to Pillow's limit themselves: at least it is said.
+    for form in ("TIFF", "WEBP"):
+        data = encoded(Image.fromarray(pixels), form)
+        assert "larger than Pillow decodes" in str(refusal(tmp_path, "a.bin", data, 600))
 
 
 def test_ninety_megapixels_are_read_in_silence(
