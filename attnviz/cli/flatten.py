@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import MISSING, Field, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from attnviz.cli.options import SharedOptions
@@ -22,7 +23,9 @@ def flatten(command: Callable[[Options], int]) -> Callable[..., int]:
     """
     (argument,) = inspect.signature(command).parameters
     options_class: type[Options] = get_type_hints(command)[argument]
-    hints = get_type_hints(options_class, include_extras=True)
+    hints: dict[str, Any] = {}
+    for base in reversed(options_class.__mro__):
+        hints |= _own_hints(base)
     parameters = [
         inspect.Parameter(
             item.name,
@@ -41,6 +44,12 @@ def flatten(command: Callable[[Options], int]) -> Callable[..., int]:
     flat.__annotations__ = {item.name: item.annotation for item in parameters}
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
+
+
+@lru_cache
+def _own_hints(options_class: type) -> dict[str, Any]:
+    # Evaluated once a class: the shared options are the same for every command, and --help waits.
+    return inspect.get_annotations(options_class, eval_str=True)
 
 
 def unwrapped(text: str) -> str:

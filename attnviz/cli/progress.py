@@ -29,6 +29,9 @@ class Progress(Protocol):
     def line(self, text: str) -> None:
         """Print a line without tearing the display."""
 
+    def result(self, text: str, stream: TextIO) -> None:
+        """Print a line on standard output, where a terminal may show both."""
+
 
 def make_progress(stream: TextIO, *, quiet: bool) -> Progress:
     """The display that suits the stream."""
@@ -80,6 +83,10 @@ class LineProgress:
         """Print a line."""
         print(text, file=self._stream, flush=True)
 
+    def result(self, text: str, stream: TextIO) -> None:
+        """Print a line; flushed, since whoever reads the pipe wants each picture as it is done."""
+        print(text, file=stream, flush=True)
+
 
 class BarProgress:
     """Rich's bar: pictures done, rate, time left, failures so far."""
@@ -103,6 +110,7 @@ class BarProgress:
             TextColumn("{task.fields[failures]}", style="red"),
             console=self._console,
             transient=True,
+            redirect_stdout=False,
         )
         self._task: TaskID | None = None
         self._begun = time.monotonic()
@@ -135,7 +143,14 @@ class BarProgress:
 
     def line(self, text: str) -> None:
         """Print a line above the bar."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+    def result(self, text: str, stream: TextIO) -> None:
+        """Print a line; above the bar where standard output is the same terminal."""
+        if stream.isatty():
+            self.line(text)
+        else:
+            print(text, file=stream, flush=True)
 
 
 def duration(seconds: float) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnviz.cli.progress import make_progress
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.events import Done, Event, Failed, Skipped, Started
+from attnviz.images.names import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +58,7 @@ class Report:
                 for event in events:
                     self._take(event)
         except BaseException:
-            if self._done + self._skipped + len(self._errors):
+            if self._finished:
                 self._say(f"stopped: {self._summary()}")
             raise
         finally:
@@ -88,7 +91,7 @@ class Report:
     def _finish_one(self, event: Done) -> None:
         self._done += 1
         for note in event.notes:
-            self._say(f"note: {event.file.path}: {note}")
+            self._say(f"note: {_about(str(event.file.path), note)}")
         if self._total == 1 and event.table and not self._quiet:
             print_table(event.table, self._err)
         if self._as_json:
@@ -105,7 +108,7 @@ class Report:
     def _fail(self, event: Failed) -> None:
         error = event.error
         self._errors.append(error)
-        message = error.message if event.name in error.message else f"{event.name}: {error.message}"
+        message = _about(event.name, error.message)
         self._progress.line(f"failed: {message}" + (f"\n  {error.hint}" if error.hint else ""))
         if self._as_json:
             self._emit(
@@ -119,7 +122,7 @@ class Report:
             )
 
     def _finish(self) -> int:
-        if not self._total:
+        if not self._finished:
             self._progress.line("error: no pictures were found")
             return 1
         if self._errors or not self._quiet:
@@ -129,8 +132,13 @@ class Report:
         wrong_use = all(isinstance(error, UsageError) for error in self._errors)
         return 2 if wrong_use and not self._done + self._skipped else 1
 
+    @property
+    def _finished(self) -> int:
+        return self._done + self._skipped + len(self._errors)
+
     def _summary(self) -> str:
-        parts = [f"{self._done} of {self._total} done"]
+        # Inputs that gave nothing are counted although a run without pictures never starts.
+        parts = [f"{self._done} of {max(self._total, self._finished)} done"]
         if self._skipped:
             parts.append(f"{self._skipped} skipped")
         if self._errors:
@@ -142,11 +150,10 @@ class Report:
             self._progress.line(line)
 
     def _emit(self, record: Mapping[str, Any]) -> None:
-        self._print(json.dumps(record, allow_nan=False))
+        self._print(json.dumps(_finite(record), allow_nan=False))
 
     def _print(self, line: str) -> None:
-        # Flushed at once: whoever reads the pipe wants each picture as it is done.
-        print(line, file=self._out, flush=True)
+        self._progress.result(line, self._out)
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], stream: TextIO) -> None:
@@ -162,9 +169,17 @@ def print_table(rows: Sequence[Mapping[str, Any]], stream: TextIO) -> None:
         table.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(_cell(row.get(name))) for name in rows[0]))
-    console = Console(file=stream)
     # A log file has no width; only a real terminal may fold the table.
-    console.print(table, width=None if console.is_terminal else 160, crop=False)
+    Console(file=stream, width=None if stream.isatty() else 200).print(table)
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for numbers that JSON cannot hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _cell(value: Any) -> str:
@@ -173,8 +188,16 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _about(name: str, message: str) -> str:
+    """The message with the full name in it, once."""
+    full = shown(name)
+    if full in message:
+        return message
+    return f"{full}: {message.removeprefix(f'{shown(Path(name).name)}: ')}"
+
+
 def _passed_over(skipped: Sequence[tuple[str, str]]) -> str:
-    shown = ", ".join(f"{name} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
+    names = ", ".join(f"{shown(name)} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
     more = len(skipped) - _NAMES_SHOWN
-    names = f"{shown} and {more} more" if more > 0 else shown
+    names += f" and {more} more" if more > 0 else ""
     return f"passed over {len(skipped)} file{'s' * (len(skipped) > 1)}: {names}"
