@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Query
+from attnviz.errors import UsageError
 from attnviz.figures import style as ink
-from attnviz.figures.layout import MARGIN
+from attnviz.figures.layout import MARGIN, WIDTH_MIN
 from attnviz.figures.page import Sheet
 
 if TYPE_CHECKING:
@@ -22,7 +23,16 @@ RANDOM = "RANDOM WEIGHTS: this model is not trained"
 def sheet_with_caption(
     model: ModelInfo, picture: Picture, style: DrawStyle, parts: Sequence[str]
 ) -> Sheet:
-    """Empty pages whose foot says what was run, followed by ``parts``."""
+    """Empty pages whose foot says what was run, followed by ``parts``.
+
+    Raises:
+        UsageError: The figure is too narrow for readable text.
+    """
+    if style.width < WIDTH_MIN:
+        raise UsageError(
+            f"a figure {style.width:g} inches wide cannot hold readable text",
+            f"choose a width of {WIDTH_MIN:g} inches or more",
+        )
     geometry = picture.geometry
     said = [
         model.name,

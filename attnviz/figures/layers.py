@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _PLOT_LEAST = 1.35
 _PLOT_MOST = 1.9
+_PLOT_WIDE = 1.7
 
 
 def draw_layers(
@@ -90,10 +91,12 @@ def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
         curves.append((maps.distance, "Attention distance by layer, px"))
     limit = math.log(maps.tokens)
     aspect, panel = panel_aspect(picture), picture_panel(picture)
-    beside = sheet.width > 4.5
-    most = _PLOT_MOST if beside else _PLOT_LEAST
-    height = min(max(sheet.width / 3.4 / aspect, _PLOT_LEAST), most)
-    wide = min(height * aspect, sheet.width / 3 if beside else sheet.width)
+    height = min(max(sheet.width / 3.4 / aspect, _PLOT_LEAST), _PLOT_MOST)
+    wide = min(height * aspect, sheet.width / 3)
+    beside = sheet.width - max(wide, 1.0) > (_PLOT_WIDE + 2 * GAP) * len(curves)
+    if not beside:
+        height = _PLOT_LEAST
+        wide = min(height * aspect, sheet.width)
     plots = height + TITLE_INCHES + 0.02
     below = 0.0 if beside else len(curves) * (plots + 0.06)
     page = sheet.room(plots + below + 0.2)

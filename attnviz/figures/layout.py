@@ -17,6 +17,8 @@ PANEL_MAX = 2.6
 """Tallest panel in inches; taller ones become narrower."""
 ASPECT_MAX = 12.0
 PAGE_HEIGHT = 9.0
+WIDTH_MIN = 2.0
+"""Narrowest figure, in inches, whose headings fit at 7 pt."""
 
 
 class Rect(NamedTuple):
@@ -57,15 +59,16 @@ def grid_of(count: int, width: float, aspect: float, *, at_least: int = 1) -> Gr
 
     As many columns as stay readable, evened out, so that 7 panels become 4 + 3 and not 6 + 1; more
     and narrower ones where tall panels would fill the page.
-    at_least: so many columns, even for fewer panels, keep a few panels from becoming giants.
+    at_least: so many columns in a single row, so that a few panels do not become giants.
     """
     narrowest = max(SLOT_MIN, min(FLAT_MIN * aspect, (width - GAP) / 2))
     most = max(1, int((width + GAP) / (narrowest + GAP)))
     tightest = max(most, int((width + GAP) / (SLOT_TIGHT + GAP)))
     highest = min(PANEL_MAX, 0.5 * width)
-    columns = min(at_least, most)
+    fewest = min(at_least, most) if count <= most else 1
+    columns = fewest
     for rows in range(math.ceil(count / most), 0, -1):
-        more = max(math.ceil(count / rows), min(at_least, most))
+        more = max(math.ceil(count / rows), fewest)
         if more > tightest:
             break
         columns = more

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from attnviz.domain import BoolArray, FloatArray
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-7
+"""A mass that misses the threshold by less is float32 rounding and counts as reached."""
 
 
 def mass_mask(values: FloatArray, threshold: float) -> BoolArray:

@@ -59,7 +59,7 @@ def draw_matrix(
     blocks = -(-len(heads) // most)
     columns = -(-len(heads) // blocks)
     slot = min((room - (columns - 1) * _GAP) / columns, 1.3)
-    high = min(slot / aspect, 1.6)
+    high = min(slot / aspect, 1.15)
     wide = high * aspect
     step = high + (_BELOW if below else 0.0) + _GAP
     for start in range(0, len(heads), columns):

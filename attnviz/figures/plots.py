@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 HEADING = 0.2
 FOOTING = 0.17
+_BAR_LEAST = 0.13
+"""Narrowest share of the width, in inches, for one bar and the number of its head."""
 _TURN_BELOW = 0.29
 """Bars closer than this, in inches, carry their values upright."""
 
@@ -78,17 +80,28 @@ def _limit(page: Page, frame: Frame, value: float, words: str, heading_right: fl
 
 
 def entropy_bars(sheet: Sheet, entropy: FloatArray, heads: Sequence[int], tokens: int) -> None:
-    """The entropy of every head from zero, with its value, and the uniform limit ln N as a line."""
+    """The entropy of every head from zero, with its value, and the uniform limit ln N as a line.
+
+    More heads than fit side by side go on in further rows of bars.
+    """
+    bars = list(zip(heads, entropy.tolist(), strict=True))
+    most = max(1, int((sheet.width - 0.15) / _BAR_LEAST))
+    many = math.ceil(len(bars) / math.ceil(len(bars) / most))
+    for start in range(0, len(bars), many):
+        _bar_row(sheet, bars[start : start + many], many, tokens)
+
+
+def _bar_row(sheet: Sheet, bars: Sequence[tuple[int, float]], slots: int, tokens: int) -> None:
     height = 1.2
     page = sheet.room(height)
     limit = math.log(tokens) if tokens > 1 else 1.0
     heading = "Entropy H of each head, nats"
     rect = Rect(MARGIN, page.y, sheet.width, height)
-    frame = _framed(page, rect, (0.0, float(len(heads))), (0.0, limit), heading)
-    slot = frame.box.width / len(heads)
+    frame = _framed(page, rect, (0.0, float(slots)), (0.0, limit), heading)
+    slot = frame.box.width / slots
     wide = min(0.74 * slot, 0.55)
     turned = slot < _TURN_BELOW
-    for index, (head, value) in enumerate(zip(heads, entropy.tolist(), strict=True)):
+    for index, (head, value) in enumerate(bars):
         centre, top = frame.across(index + 0.5), frame.down(value)
         colour = ink.head_colour(head)
         page.block(Rect(centre - wide / 2, top, wide, frame.box.bottom - top), colour)

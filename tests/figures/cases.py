@@ -1,0 +1,97 @@
+"""The figures that are kept as baselines: every kind, shape, width and scale at least once."""
+
+from __future__ import annotations
+
+from attnviz.domain import Box, DrawStyle, Interpolation, Scale, Size
+from attnviz.figures import draw
+from tests.figures import samples
+
+DPI = 80
+COLUMN = 3.35
+
+
+def _square():
+    return samples.picture_of(samples.photograph("astronaut.jpg"), (14, 14), name="astronaut.jpg")
+
+
+def _landscape(name="cat.jpg"):
+    return samples.picture_of(samples.photograph(), (14, 21), name=name)
+
+
+def _portrait():
+    pixels = samples.photograph("rocket.jpg", (0, 180, 426, 284))
+    return samples.picture_of(pixels, (21, 14), name="rocket.jpg")
+
+
+def _cropped():
+    region = Box(0.0, 75.5, 300.0, 375.5)
+    return samples.picture_of(samples.photograph(), (14, 14), region=region)
+
+
+def _padded():
+    region = Box(-75.5, 0.0, 375.5, 451.0)
+    return samples.picture_of(samples.photograph(), (14, 14), region=region)
+
+
+def _style(**changes):
+    return DrawStyle(**({"dpi": DPI} | changes))
+
+
+_TWELVE = samples.model_info(
+    name="dinov2_vitb14_reg", heads=12, prefix=5, registers=4, native_size=Size(518, 518)
+)
+_QUARTERS = [(3, 5), (3, 15), (10, 5), (10, 15)]
+
+
+def _heads(picture, style, count=6, model=None, prefix=1, chosen=None, **options):
+    grid = picture.geometry.grid
+    maps = samples.heads_maps(grid, count, prefix, chosen=chosen)
+    return draw(maps, picture, model or samples.model_info(), style, **options)
+
+
+def _layers(picture, style, layers=12, heads=6, model=None, **options):
+    maps = samples.layers_maps(picture.geometry.grid, layers, heads)
+    return draw(maps, picture, model or samples.model_info(), style, **options)
+
+
+def _rollout(picture, style, depths=(11,)):
+    maps = samples.rollout_maps(picture.geometry.grid, depths)
+    return draw(maps, picture, samples.model_info(), style)
+
+
+def _patch(picture, style, cells, heads=6, **options):
+    maps = samples.patch_maps(picture.geometry.grid, cells, heads)
+    return draw(maps, picture, samples.model_info(heads=heads), style, **options)
+
+
+def _score(picture, style):
+    maps = samples.score_maps(picture.geometry.grid)
+    return draw(maps, picture, samples.model_info(), style)
+
+
+_GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
+
+CASES = {
+    "heads": lambda: _heads(_landscape(), _style()),
+    "heads-column": lambda: _heads(_portrait(), _style(width=COLUMN)),
+    "heads-twelve-masks": lambda: _heads(
+        _square(), _style(scale=Scale.SHARED), 12, _TWELVE, 5, threshold=0.6
+    ),
+    "heads-one-bilinear": lambda: _heads(
+        _padded(), _style(interpolation=Interpolation.BILINEAR), 1, chosen=(4,)
+    ),
+    "heads-names": lambda: _heads(
+        _landscape("50%_$x_$y^{2}_\u732b.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
+    ),
+    "layers": lambda: _layers(_landscape(), _style()),
+    "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),
+    "layers-each-head": lambda: _layers(_portrait(), _style(), 4, 6, each_head=True),
+    "layers-giant": lambda: _layers(_square(), _style(), 40, 24, _GIANT),
+    "rollout": lambda: _rollout(_landscape(), _style()),
+    "rollout-depths": lambda: _rollout(_portrait(), _style(width=COLUMN), (3, 7, 11)),
+    "patch": lambda: _patch(_landscape(), _style(), _QUARTERS),
+    "patch-each-head": lambda: _patch(_landscape(), _style(), [(0, 20), (13, 0)], each_head=True),
+    "patch-cropped": lambda: _patch(_cropped(), _style(width=COLUMN), [(7, 3)]),
+    "score": lambda: _score(_landscape(), _style()),
+    "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
+}

@@ -1,0 +1,60 @@
+"""Figures as pixels, and where their pictures and texts stand on them."""
+
+from __future__ import annotations
+
+import io
+
+import matplotlib as mpl
+import numpy as np
+from PIL import Image
+
+from attnviz.figures.page import RasterImage
+from attnviz.figures.style import RC
+
+
+def png(figure, **options) -> bytes:
+    """The bytes of the PNG file."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", **options)
+    return stream.getvalue()
+
+
+def pixels_of(figure) -> np.ndarray:
+    """(h, w, 3) uint8 as saved."""
+    return np.asarray(Image.open(io.BytesIO(png(figure))).convert("RGB"))
+
+
+def rasters_of(figure) -> list[RasterImage]:
+    """The pictures, maps and colour bars, in drawing order."""
+    return [artist for artist in figure.artists if isinstance(artist, RasterImage)]
+
+
+def maps_of(figure) -> list[RasterImage]:
+    """Only what is drawn in crisp cells."""
+    return [raster for raster in rasters_of(figure) if raster.cells is not None]
+
+
+def part_of(figure, raster) -> np.ndarray:
+    """The saved pixels under a raster."""
+    dpi, rect = figure.dpi, raster.rect
+    rows = slice(round(rect.top * dpi), round(rect.bottom * dpi))
+    return pixels_of(figure)[rows, round(rect.left * dpi) : round(rect.right * dpi)]
+
+
+def words_of(figure) -> list[str]:
+    """All texts."""
+    return [text.get_text() for text in figure.findobj(_is_text)]
+
+
+def word_boxes(figure) -> list[tuple[str, tuple[float, float, float, float]]]:
+    """All texts with their ink's extent in pixels (left, bottom, right, top)."""
+    renderer = figure.canvas.get_renderer()
+    with mpl.rc_context(RC):
+        return [
+            (text.get_text(), text.get_window_extent(renderer).extents)
+            for text in figure.findobj(_is_text)
+        ]
+
+
+def _is_text(artist) -> bool:
+    return hasattr(artist, "get_text") and bool(artist.get_text())
