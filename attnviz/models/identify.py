@@ -1,0 +1,102 @@
+"""Which named model a checkpoint is, and whether it is the one that was asked for."""
+
+from __future__ import annotations
+
+from attnviz.domain import Size
+from attnviz.errors import CheckpointError
+from attnviz.models.catalogue import MODELS, ModelSpec
+from attnviz.models.checkpoint import Checkpoint
+from attnviz.models.facts import Source
+
+_IMAGENET = (0.485, 0.456, 0.406)
+
+_FAMILIES = {
+    Source.DINO: "dino_",
+    Source.DINOV2: "dinov2_",
+    Source.DINOV3: "dinov3_",
+    Source.HF_VIT: "dino_",
+    Source.HF_DINOV2: "dinov2_",
+    Source.HF_DINOV2_REGISTERS: "dinov2_",
+    Source.HF_DINOV3: "dinov3_",
+}
+"""Layout to the names that may be meant; a timm file may be any with layer scale."""
+
+
+def identify(checkpoint: Checkpoint) -> ModelSpec | None:
+    """The one model of the catalogue whose layout and shapes the checkpoint has, or None.
+
+    A ViT with a classifier, or with other channel means than ImageNet's, is a supervised one of
+    the same shapes and has no name here.
+    """
+    if checkpoint.timm_name is not None:
+        return next((s for s in MODELS.values() if s.timm_name == checkpoint.timm_name), None)
+    found = [spec for spec in MODELS.values() if _is_it(checkpoint, spec)]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_it(checkpoint: Checkpoint, spec: ModelSpec) -> bool:
+    facts, source = checkpoint.facts, checkpoint.source
+    # In timm's own files the shapes without layer scale are those of supervised models too.
+    family = _FAMILIES.get(source)
+    side = spec.native_size // spec.patch
+    return (
+        (spec.layer_scale if family is None else spec.name.startswith(family))
+        and (facts.patch, facts.width, facts.depth) == (spec.patch, spec.width, spec.depth)
+        and (facts.registers, facts.layer_scale) == (spec.registers, spec.layer_scale)
+        and (facts.gated_mlp, facts.rotary) == (spec.gated_mlp, spec.rotary)
+        and facts.grid == (None if spec.rotary else Size(side, side))
+        and facts.heads in (None, spec.heads)
+        and (facts.in_chans, facts.has_cls, facts.distilled) == (3, True, False)
+        and not facts.qk_norm
+        and not _is_another_training(checkpoint)
+    )
+
+
+def _is_another_training(checkpoint: Checkpoint) -> bool:
+    """Whether something says that these are other weights of the same shapes."""
+    preprocessing = checkpoint.preprocessing
+    if preprocessing is not None and any(
+        abs(have - want) > 2e-3 for have, want in zip(preprocessing.mean, _IMAGENET, strict=True)
+    ):
+        return True
+    if any(name.startswith("local_cls_norm.") for name in checkpoint.ignored):
+        return True  # DINOv3 trained on satellite pictures: ViT-L of the same shapes
+    classifier = any(name.startswith(("classifier.", "head.")) for name in checkpoint.ignored)
+    return classifier and checkpoint.source in (Source.HF_VIT, Source.DINO)
+
+
+def check_against(
+    checkpoint: Checkpoint,
+    *,
+    name: str,
+    patch: int,
+    width: int,
+    depth: int,
+    heads: int,
+    registers: int,
+    in_chans: int = 3,
+) -> None:
+    """Compare a checkpoint with the model that was asked for.
+
+    Raises:
+        CheckpointError: They differ; the message states both numbers.
+    """
+    facts = checkpoint.facts
+    for what, have, want in (
+        ("patch size", facts.patch, patch),
+        ("input channels", facts.in_chans, in_chans),
+        ("width", facts.width, width),
+        ("depth", facts.depth, depth),
+        ("register tokens", facts.registers, registers),
+        ("heads", facts.heads, heads),
+    ):
+        if have is None or have == want:
+            continue
+        spec = identify(checkpoint)
+        hint = f"these are weights of {spec.name}: use --model {spec.name}" if spec else ""
+        if what == "input channels":
+            hint = f"pictures have {want} channels; the kernels are not adapted"
+        raise CheckpointError(
+            f"{checkpoint.path}: {what} {have} in the weights, {want} in {name}",
+            hint or "choose the model that these weights were trained for",
+        )
