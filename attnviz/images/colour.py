@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from attnviz.domain import ByteArray
 
-_SPACE_OF_MODE = {"RGB": "RGB", "CMYK": "CMYK", "L": "GRAY"}
+_MODES_WITH_PROFILES = ("RGB", "CMYK", "L")
 _PROFILE_TROUBLE = (ImageCms.PyCMSError, OSError, ValueError, TypeError)
 
 
@@ -85,7 +85,7 @@ def _plain(image: Image.Image) -> Image.Image:
         return image.getchannel("L")
     if image.mode == "1":
         return image.convert("L")
-    if image.mode in _SPACE_OF_MODE:
+    if image.mode in _MODES_WITH_PROFILES:
         return image
     if image.has_transparency_data:
         # A palette with alpha loses nothing on the way; the direct way warns about its entries.
@@ -113,9 +113,7 @@ def _through_profile(image: Image.Image, profile: bytes) -> tuple[Image.Image, t
     space = source.profile.xcolor_space.strip()
     if space == "RGB" and image.mode == "L":
         image = image.convert("RGB")
-    if _SPACE_OF_MODE[image.mode] != space:
-        raise ValueError(f"a {space} profile in a {image.mode} picture")
-    if space == "RGB" and name.startswith("sRGB"):
+    if image.mode == space == "RGB" and name.startswith("sRGB"):
         return image, ()
     converted = ImageCms.profileToProfile(
         image, source, ImageCms.createProfile("sRGB"), outputMode="RGB"

@@ -197,6 +197,13 @@ def test_profile_that_cannot_be_used_is_ignored_and_said(tmp_path: Path, profile
     assert result.notes == ("its colour profile cannot be used and was ignored",)
 
 
+def test_cmyk_under_an_rgb_profile_goes_by_the_plain_formula(tmp_path: Path) -> None:
+    image = Image.new("CMYK", (4, 4), (0, 255, 255, 0))
+    result = read(tmp_path, encoded(image, "TIFF", icc_profile=srgb_profile()))
+    assert one_colour(result) == (255, 0, 0)
+    assert len(result.notes) == 2
+
+
 def test_lab_tiff_is_converted(tmp_path: Path) -> None:
     lab = Image.merge("LAB", [Image.new("L", (4, 4), value) for value in (255, 128, 128)])
     assert min(one_colour(read(tmp_path, encoded(lab, "TIFF")))) >= 252

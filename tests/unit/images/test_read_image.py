@@ -133,6 +133,15 @@ def test_first_frame_is_taken_and_said(tmp_path: Path, form: str) -> None:
     assert np.abs(image.pixels.reshape(-1, 3).mean(0) - (255, 0, 0)).max() < 6
 
 
+@pytest.mark.parametrize("suffix", [".jpg", ".JPEG", ".mpo"])
+def test_phone_picture_that_carries_a_second_one_is_rightly_a_jpg(
+    tmp_path: Path, suffix: str
+) -> None:
+    first, *rest = frames()
+    data = encoded(first, "MPO", save_all=True, append_images=rest)
+    assert read_bytes(tmp_path, "a" + suffix, data).notes == ("first of 3 frames",)
+
+
 @pytest.mark.parametrize("keep", [0.5, 0.98])
 @pytest.mark.parametrize("progressive", [False, True])
 def test_cut_jpeg_is_refused(tmp_path: Path, keep: float, progressive: bool) -> None:
