@@ -225,8 +225,10 @@ def by_head(
     winner, strength = parts.argmax(axis=0), parts.max(axis=0)
     weight = np.sqrt(strength / max(float(strength.max()), np.finfo(np.float32).tiny))
     chosen = enlarge(winner.astype(np.float32), size, Interpolation.NEAREST).astype(np.intp)
-    light = grey(pixels)[..., None] / 255
-    ground, tinted = 130 * light, colours[chosen] * (0.6 + 0.5 * light)
+    light = grey(pixels)[..., None]
+    # A night picture is lifted to full range, or its colours would drown in the dark.
+    light = np.minimum(light / max(float(np.percentile(light, 99)), 16.0), 1.0)
+    ground, tinted = 125 * light, colours[chosen] * (0.65 + 0.45 * light)
     share = enlarge(weight, size, Interpolation.NEAREST)[..., None] * alpha
     mixed = np.rint(np.clip(ground * (1 - share) + tinted * share, 0, 255))
     return np.asarray(mixed, np.uint8)

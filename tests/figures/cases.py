@@ -23,6 +23,11 @@ def _portrait():
     return samples.picture_of(pixels, (21, 14), name="rocket.jpg")
 
 
+def _night():
+    pixels = (samples.photograph() * 0.08).astype("uint8")
+    return samples.picture_of(pixels, (14, 21), name="night.jpg")
+
+
 def _cropped():
     region = Box(0.0, 75.5, 300.0, 375.5)
     return samples.picture_of(samples.photograph(), (14, 14), region=region)
@@ -80,6 +85,7 @@ CASES = {
     "heads-one-bilinear": lambda: _heads(
         _padded(), _style(interpolation=Interpolation.BILINEAR), 1, chosen=(4,)
     ),
+    "heads-night": lambda: _heads(_night(), _style(), 8),
     "heads-names": lambda: _heads(
         _landscape("50%_$x_$y^{2}_\u732b.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
     ),

@@ -308,7 +308,7 @@ def test_inputs_are_not_changed():
 
 def test_a_figure_too_narrow_for_its_text_is_refused():
     picture = _blank(8, 8, (4, 4))
-    with pytest.raises(UsageError, match="1.9 inches"):
+    with pytest.raises(UsageError, match=r"figure 1\.9 inches"):
         draw(samples.score_maps((4, 4)), picture, samples.model_info(), DrawStyle(width=1.9))
 
 
