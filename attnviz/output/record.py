@@ -154,7 +154,7 @@ def _from_npz(stream: BinaryIO) -> str | None:
     try:
         with np.load(stream, allow_pickle=False) as arrays:
             return str(arrays["meta"].item())
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, EOFError, NotImplementedError):
         return None
 
 
