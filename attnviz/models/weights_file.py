@@ -12,6 +12,7 @@ import json
 import pathlib
 import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,12 +53,10 @@ def read_weights(path: Path) -> Mapping[str, Any]:
             head = file.read(512)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    _refuse_what_is_no_checkpoint(path, head)
     if _is_safetensors(head, path):
         return _read_safetensors(path)
-    _refuse_what_is_no_checkpoint(path, head)
     content = _read_pickle(path)
-    if isinstance(content, torch.nn.Module):  # pragma: no cover - the unpickler refuses these
-        raise CheckpointError(f"{path} holds a whole module, not its weights", _SAFE_HINT)
     if not isinstance(content, Mapping):
         kind = type(content).__name__
         raise CheckpointError(f"{path} holds a {kind}, not a dict of tensors", _SAFE_HINT)
@@ -74,7 +73,6 @@ def _is_safetensors(head: bytes, path: Path) -> bool:
 def _read_safetensors(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError, safe_open
 
-    _refuse_what_is_no_checkpoint(path, path.open("rb").read(512))
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -127,7 +125,12 @@ def _is_text(head: bytes) -> bool:
 
 def _read_pickle(path: Path) -> Any:
     try:
-        with torch.serialization.safe_globals(_harmless_globals()):
+        with (
+            torch.serialization.safe_globals(_harmless_globals()),
+            warnings.catch_warnings(),
+        ):
+            # Other pickle protocols are read as far as they are understood, or refused below.
+            warnings.simplefilter("ignore")
             # Only the zip form can be mapped; files from before torch 1.6 are read whole.
             return torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
