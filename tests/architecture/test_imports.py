@@ -1,0 +1,108 @@
+"""Who may import whom. The layers are in pyproject.toml (import-linter); the rest is here."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "attnviz"
+HEAVY = ("torch", "torchvision", "timm", "matplotlib", "numpy", "PIL", "transformers")
+TORCH_FOLDERS = ("models", "attention")
+
+LIGHT_COMMANDS = (["--help"], ["--version"], ["models"], ["models", "--json"], ["heads", "--help"])
+
+PROBE = """
+import sys
+{before}
+from attnviz.cli.app import main
+code = main({arguments!r})
+heavy = [name for name in {heavy!r} if name in sys.modules]
+print("code", code, "heavy", *heavy, file=sys.stderr)
+"""
+
+
+def heavy_imports(arguments: list[str], before: str = "") -> list[str]:
+    """The heavy packages that a command has imported when it is through."""
+    code = PROBE.format(before=before, arguments=arguments, heavy=HEAVY)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    words = run.stderr.split()
+    assert words[:3] == ["code", "0", "heavy"], run.stderr
+    return words[3:]
+
+
+def imported(path: Path) -> set[str]:
+    """Every module that a file imports, at its top or inside functions, by full name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def files_importing(package: str) -> set[str]:
+    return {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if any(name == package or name.startswith(f"{package}.") for name in imported(path))
+    }
+
+
+def test_the_layers_hold() -> None:
+    run = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("arguments", LIGHT_COMMANDS)
+def test_what_only_tells_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert heavy_imports(arguments) == []
+
+
+def test_the_test_of_heavy_imports_can_fail() -> None:
+    assert heavy_imports(["--version"], before="import numpy") == ["numpy"]
+
+
+def test_timm_is_imported_by_one_file() -> None:
+    assert files_importing("timm") == {"models/backbone.py"}
+
+
+def test_torch_stays_in_its_folders() -> None:
+    folders = {path.split("/", maxsplit=1)[0] for path in files_importing("torch")}
+    assert folders <= {*TORCH_FOLDERS, "pipeline.py", "api.py"}
+
+
+def test_nothing_draws_through_pyplot_or_parses_with_click() -> None:
+    assert files_importing("matplotlib.pyplot") == set()
+    assert files_importing("pylab") == set()
+    assert files_importing("click") == set()
+
+
+def test_the_search_for_imports_finds_them(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text("def f():\n    from matplotlib import pyplot\n    import timm.layers\n")
+    assert {"matplotlib.pyplot", "timm.layers"} <= imported(file)
+    assert files_importing("typer")
+
+
+def test_only_the_command_line_and_the_writers_of_files_print_or_write() -> None:
+    prints = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+                prints.add(path.relative_to(PACKAGE).parts[0])
+    assert prints == {"cli"}

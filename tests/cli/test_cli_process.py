@@ -1,0 +1,189 @@
+"""The command as a process of its own: what only a real one shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from attnviz import __version__
+from attnviz.models.catalogue import MODELS
+
+COMMANDS = ("heads", "layers", "rollout", "patch", "score", "models")
+
+FAKE = """
+import sys, time, types
+import attnviz
+from pathlib import Path
+from attnviz.domain import ImageFile, WrittenFile
+from attnviz.events import Done, Started
+
+def run(request):
+    yield Started({total}, None)
+    for count in range({total}):
+        name = Path(f"{{count}}.jpg")
+        yield Done(ImageFile(name, name), (WrittenFile(Path({name}), "figure"),))
+        time.sleep({pause})
+
+module = types.ModuleType("attnviz.pipeline")
+module.run = run
+sys.modules["attnviz.pipeline"] = attnviz.pipeline = module
+sys.argv = ["attnviz", "heads", "a.jpg"]
+from attnviz.__main__ import main
+sys.exit(main())
+"""
+
+
+def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "attnviz", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def fake(total: int = 3, pause: float = 0, name: str = "f'{count}.png'") -> list[str]:
+    return [sys.executable, "-c", FAKE.format(total=total, pause=pause, name=name)]
+
+
+def test_the_console_script_is_there() -> None:
+    script = Path(sys.executable).parent / "attnviz"
+    run = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"attnviz {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    run = call(command, "--help", COLUMNS="200", NO_COLOR="1")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert f"Example: attnviz {command} " in run.stdout
+    assert call(command, "-h").returncode == 0
+
+
+def test_no_arguments_show_the_help() -> None:
+    run = call()
+    shown = run.stdout + run.stderr
+    assert all(command in shown for command in COMMANDS)
+    assert "Traceback" not in shown
+
+
+def test_wrong_use_gives_2_and_one_clear_line() -> None:
+    run = call("heads", "a.jpg", "--sise", "480")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.splitlines() == [
+        "error: No such option: --sise (Possible options: --distance, --scale, --size)",
+        "  see 'attnviz heads --help'",
+    ]
+
+
+def test_the_models_as_table_and_as_records(tmp_path: Path) -> None:
+    table = call("models", HF_HUB_CACHE=str(tmp_path))
+    assert (table.returncode, table.stderr) == (0, "")
+    rows = [line.split() for line in table.stdout.splitlines()]
+    assert [row[0] for row in rows[1:]] == list(MODELS)
+    row = next(row for row in rows if row[0] == "dinov2_vitb14_reg")
+    assert row[1:] == ["14", "768", "12", "12", "4", "518", "87", "M", "Apache-2.0", "no"]
+    run = call("models", "--json", HF_HUB_CACHE=str(tmp_path))
+    records = [json.loads(line) for line in run.stdout.splitlines()]
+    assert {record["name"]: record["heads"] for record in records} == {
+        name: spec.heads for name, spec in MODELS.items()
+    }
+
+
+def test_cached_weights_are_seen(tmp_path: Path) -> None:
+    folder = tmp_path / "models--timm--vit_small_patch8_224.dino"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc")
+    (folder / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "snapshots" / "abc" / "model.safetensors").touch()
+    run = call("models", "--json", HF_HUB_CACHE=str(tmp_path))
+    records = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [record["name"] for record in records if record["cached"]] == ["dino_vits8"]
+
+
+@pytest.mark.parametrize(
+    ("words", "position", "expected"),
+    [
+        ("attnviz ", 1, set(COMMANDS)),
+        ("attnviz heads --model dino_vitb", 3, {"dino_vitb8", "dino_vitb16"}),
+        ("attnviz heads --cmap in", 3, {"inferno"}),
+        ("attnviz heads --scale ", 3, {"panel", "shared", "fixed"}),
+        ("attnviz rollout --discard-r", 2, {"--discard-ratio"}),
+    ],
+)
+def test_the_shell_completes_commands_options_and_values(
+    words: str, position: int, expected: set[str]
+) -> None:
+    shell = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+    run = subprocess.run(
+        [Path(sys.executable).parent / "attnviz"],
+        env={**os.environ, **shell},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert set(run.stdout.split()) == expected
+
+
+def test_a_closed_pipe_ends_the_run_quietly() -> None:
+    process = subprocess.Popen(
+        fake(total=10_000, pause=0.001), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0.png\n"
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    assert process.wait(timeout=30) == 1
+    assert "Traceback" not in err
+    assert "BrokenPipe" not in err
+    process.stderr.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_an_interrupt_ends_quickly_with_130_and_no_traceback() -> None:
+    process = subprocess.Popen(
+        fake(total=1000, pause=0.05), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0.png\n"
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 2
+    assert process.returncode == 130
+    assert err.startswith("stopped: ")
+    assert err.rstrip().endswith("of 1000 done")
+
+
+def test_each_path_is_there_as_soon_as_its_picture_is_done() -> None:
+    process = subprocess.Popen(
+        fake(total=2, pause=5), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    begun = time.monotonic()
+    assert process.stdout.readline() == "0.png\n"
+    assert time.monotonic() - begun < 5
+    process.kill()
+    process.communicate()
+
+
+def test_names_that_are_no_utf8_go_out_byte_for_byte() -> None:
+    for coding in ("utf-8", "ascii"):
+        run = subprocess.run(
+            fake(total=1, name="'\\udcff\\u732b.png'" if coding == "utf-8" else "'\\udcff.png'"),
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": coding},
+            check=True,
+        )
+        assert run.stdout.startswith(b"\xff")
