@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class _LayerRows:
-    """Of one layer: the asked rows (B, Q, H, N), and the statistics of the whole matrices."""
+    """Of one layer: the query's rows (B, H, N), and statistics of the whole matrices, if any."""
 
     rows: FloatArray
     stats: tuple[MatrixStats, ...]
@@ -47,11 +47,12 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
     layer = choose_layer(info, request.layer)
     heads = choose_heads(info, request.heads)
     chosen = list(heads)
-    found = _query_rows(model, batch, (layer,), request.query, whole=request.distance)[layer]
+    whole = request.distance
+    found = _query_rows(model, batch, (layer,), request.query, distance=whole, entropy=whole)[layer]
     maps = []
-    for image, rows in enumerate(found.rows[:, 0]):
-        rows = rows[chosen]  # noqa: PLW2901 - H, N
-        stats = found.stats[image] if request.distance else None
+    for image in range(batch.shape[0]):
+        rows = found.rows[image, chosen]  # H, N
+        stats = found.stats[image] if whole else None
         maps.append(
             HeadsMaps(
                 attention=_grid(rows, info.prefix, grid_of(model, batch)),
@@ -59,7 +60,9 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
                 entropy=entropy(rows),
                 distance=_numpy(stats.distance)[chosen] if stats else None,
                 to_cls=_numpy(stats.to_cls)[chosen] if stats and info.has_cls else None,
-                token_entropy=_numpy(stats.entropy)[chosen] if stats else None,
+                token_entropy=_numpy(stats.entropy)[chosen]
+                if stats and stats.entropy is not None
+                else None,
                 layer=layer,
                 heads=heads,
             )
@@ -79,10 +82,10 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
     layers = choose_layers(info, request.layers)
     heads = choose_heads(info, request.heads)
     chosen = list(heads)
-    found = _query_rows(model, batch, layers, request.query, whole=request.distance)
+    found = _query_rows(model, batch, layers, request.query, distance=request.distance)
     maps = []
     for image in range(batch.shape[0]):
-        rows = np.stack([found[layer].rows[image, 0][chosen] for layer in layers])  # L, H, N
+        rows = np.stack([found[layer].rows[image, chosen] for layer in layers])  # L, H, N
         distance = None
         if request.distance:
             distance = np.stack(
@@ -154,55 +157,44 @@ def _query_rows(
     layers: Sequence[int],
     query: Query,
     *,
-    whole: bool,
+    distance: bool,
+    entropy: bool = False,
 ) -> dict[int, _LayerRows]:
-    """The query's rows of the asked layers; with ``whole`` also what needs all rows."""
+    """The query's rows of the asked layers, and the asked statistics of their whole matrices."""
     last = max(layers)
     found: dict[int, _LayerRows] = {}
+    mean = query is Query.MEAN
+    whole = mean or distance or entropy
 
     def take(call: AttentionCall) -> Tensor | None:
         if call.layer not in layers:
             return None
-        stats: tuple[MatrixStats, ...] = ()
-        output = None
-        if whole or query is Query.MEAN:
-            output = None if call.layer == last else torch.empty_like(call.query)
-            stats = tuple(
-                matrix_stats(model, batch, call.of_image(image), _part(output, image))
-                for image in range(batch.shape[0])
-            )
-        if query is Query.MEAN:
-            rows = torch.stack([one.mean_row for one in stats])[:, None]  # B, 1, H, N
+        stats: list[MatrixStats] = []
+        output = None if call.layer == last or not whole else torch.empty_like(call.query)
+        for image in range(batch.shape[0] if whole else 0):
+            one = MatrixStats(
+                model.info.heads, model.info.prefix, grid_of(model, batch), model.info.patch,
+                batch.device, mean=mean, distance=distance, entropy=entropy,
+            )  # fmt: skip
+            part = None if output is None else output[image]
+            for block in row_blocks(call.of_image(image), output=part):
+                one.add(block)
+            stats.append(one)
+        if mean:
+            rows = torch.stack([one.mean_row for one in stats])  # B, H, N
         else:
             first = torch.zeros(1, dtype=torch.long, device=batch.device)
-            rows = call.rows(first).transpose(1, 2)  # B, 1, H, N
-        found[call.layer] = _LayerRows(_numpy(rows), stats)
+            rows = call.rows(first)[:, :, 0]  # B, H, N
+        found[call.layer] = _LayerRows(_numpy(rows), tuple(stats))
         return output
 
     capture(model, batch, last, take)
     return found
 
 
-def matrix_stats(
-    model: AttentionModel, batch: Tensor, call: AttentionCall, output: Tensor | None = None
-) -> MatrixStats:
-    """Statistics of all rows of one image's attention; writes attention times V to ``output``."""
-    info = model.info
-    stats = MatrixStats(
-        call.query.shape[1], info.prefix, grid_of(model, batch), info.patch, call.query
-    )
-    for block in row_blocks(call, output=output):
-        stats.add(block)
-    return stats
-
-
 def grid_of(model: AttentionModel, batch: Tensor) -> Size:
     """Rows and columns of patches of a (B, 3, h, w) batch."""
     return Size(batch.shape[-2] // model.info.patch, batch.shape[-1] // model.info.patch)
-
-
-def _part(output: Tensor | None, image: int) -> Tensor | None:
-    return None if output is None else output[image]
 
 
 def _grid(rows: FloatArray, prefix: int, grid: Size) -> FloatArray:

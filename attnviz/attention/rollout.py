@@ -80,23 +80,40 @@ def push_rows(
 
 
 def fused_rows(
-    call: AttentionCall, heads: Sequence[int], fusion: Fusion, output: Tensor | None = None
+    call: AttentionCall,
+    heads: Sequence[int],
+    fusion: Fusion,
+    *,
+    output: Tensor | None = None,
+    into: Tensor | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Head-fused rows (R, N) of one image, in order; the tensor is the caller's to keep."""
+    """Head-fused rows (R, N) of one image, in order; ``into`` (N, N) is where they are made.
+
+    Without ``into`` the tensor is a work buffer: it holds its values until the next is asked for.
+    """
     total = call.query.shape[1]
     joins: dict[Fusion, Callable[..., Tensor]] = {
         Fusion.MEAN: torch.add,
         Fusion.MAX: torch.maximum,
         Fusion.MIN: torch.minimum,
     }
-    combine = joins[fusion]
-    fused: Tensor | None = None
+    join = joins[fusion]
+    buffer = None
+    fused = None
     for block in row_blocks(call, output=output):
         for head in range(block.heads.start, min(block.heads.stop, total)):
             if head not in heads:
                 continue
             rows = block.attention[head - block.heads.start]
-            fused = rows.clone() if fused is None else combine(fused, rows, out=fused)
+            if fused is None:
+                if into is not None:
+                    fused = into[block.rows]
+                else:
+                    buffer = torch.empty_like(rows) if buffer is None else buffer
+                    fused = buffer[: rows.shape[0]]
+                fused.copy_(rows)
+            else:
+                join(fused, rows, out=fused)
         if block.heads.stop >= total:
             assert fused is not None
             if fusion is Fusion.MEAN:
@@ -116,13 +133,11 @@ def layer_matrix(
     residual = options.residual
     after = options.discard_ratio > 0 and options.discard is DiscardOrder.AFTER
     matrix = torch.empty(tokens, tokens, device=call.query.device)
-    for rows, fused in fused_rows(call, heads, options.fusion, output):
+    for rows, fused in fused_rows(call, heads, options.fusion, output=output, into=matrix):
         if after:
             scale = residual + (1 - residual) * fused.sum(dim=-1, keepdim=True)
-            torch.mul(fused, (1 - residual) / scale, out=matrix[rows])
-            matrix[rows].diagonal(offset=rows.start).add_((residual / scale)[:, 0])
-        else:
-            matrix[rows] = fused
+            fused.mul_((1 - residual) / scale)
+            fused.diagonal(offset=rows.start).add_((residual / scale)[:, 0])
     identity, weight = (0.0, 1.0) if after else (residual, 1 - residual)
     return LayerMatrix(matrix, keep_from(matrix, options.discard_ratio), identity, weight)
 

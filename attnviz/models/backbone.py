@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,33 +13,31 @@ from torch import Tensor, nn
 
 from attnviz.domain import ModelInfo, Positions, Precision, PreparedImage, Size
 from attnviz.errors import UnsupportedModelError, UsageError
+from attnviz.models.architecture import Architecture
 from attnviz.models.positions import PositionTable
 
-FAMILIES = ("vision_transformer", "eva", "deit", "beit")
-"""timm's modules of plain ViTs: one softmax attention a block over all tokens of the picture."""
-
 RANDOM_SEED = 0
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What to build: a timm model name, and arguments that differ from its own."""
-
-    timm_name: str
-    arguments: dict[str, Any]
 
 
 class Backbone:
     """A loaded ViT, ready to be run on batches of any size.
 
     ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
-    gradients, and is never changed by a run.
+    gradients, and is never changed by a run. ``notes`` are lines that a user should see once.
     """
 
-    def __init__(self, module: nn.Module, info: ModelInfo, *, offset: bool) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        info: ModelInfo,
+        *,
+        offset: bool,
+        notes: tuple[str, ...] = (),
+    ) -> None:
         parameter = next(module.parameters())
         self.module = module
         self.info = info
+        self.notes = notes
         self.device = parameter.device
         self.dtype = parameter.dtype
         self._positions = PositionTable(module, info.positions, offset=offset)

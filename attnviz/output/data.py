@@ -29,12 +29,17 @@ def arrays_of(maps: Maps) -> Arrays:
              heads (H,)
     score    score, cls_term, patch_term (gh, gw), kept (gh, gw) bool, layer (), heads (H,)
 
-    ``distance`` is there for heads (H,) and layers (L, H) where it was computed.
+    ``distance`` is there for heads (H,) and layers (L, H) where it was computed; with it, heads
+    also has what else takes the whole matrix: to_cls (H, gh, gw), token_entropy (H, N).
     """
     arrays: Arrays
     match maps:
         case HeadsMaps():
             arrays = {**_rows(maps), "layer": np.array(maps.layer), **_distance(maps)}
+            if maps.to_cls is not None:
+                arrays["to_cls"] = maps.to_cls
+            if maps.token_entropy is not None:
+                arrays["token_entropy"] = maps.token_entropy
         case LayersMaps():
             arrays = {**_rows(maps), "layers": _indices(maps.layers), **_distance(maps)}
         case PatchMaps():
@@ -69,3 +74,18 @@ def _distance(maps: HeadsMaps | LayersMaps) -> Arrays:
 
 def _indices(values: Iterable[int]) -> NDArray[np.int64]:
     return np.array(list(values), np.int64)
+
+
+def score_rows(maps: ScoreMaps) -> tuple[dict[str, Any], ...]:
+    """The token scores as rows of a table, patch by patch in reading order."""
+    return tuple(
+        {
+            "row": int(row),
+            "column": int(column),
+            "score": float(score),
+            "cls_term": float(maps.cls_term[row, column]),
+            "patch_term": float(maps.patch_term[row, column]),
+            "kept": int(maps.kept[row, column]),
+        }
+        for (row, column), score in np.ndenumerate(maps.score)
+    )

@@ -18,7 +18,7 @@ from tests.helpers.planted import planted_call, random_stochastic
 
 def stats_of(matrices, prefix, grid, patch=8):
     call = planted_call(matrices)
-    stats = MatrixStats(call.query.shape[1], prefix, grid, patch, call.query)
+    stats = MatrixStats(call.query.shape[1], prefix, grid, patch, call.query.device)
     for block in row_blocks(call):
         stats.add(block)
     return stats

@@ -1,0 +1,106 @@
+"""How much memory a run needs, estimated before it starts rather than met in the middle."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+
+from attnviz.attention.rollout import KEEP_LIMIT_BYTES
+from attnviz.domain import ModelInfo, Size
+from attnviz.errors import MemoryNeededError
+from attnviz.requests import CommandRequest, RolloutRequest
+
+WIDTHS = 14
+"""Floats a token at the peak of a block, in units of the model's width: tokens, their norm, q, k
+and v, or the hidden layer of the MLP before and after its activation."""
+
+SHARE = 0.9
+"""How much of the free memory may be planned for."""
+
+
+def largest_batch(
+    info: ModelInfo, size: Size, command: CommandRequest, device: torch.device
+) -> int:
+    """How many pictures of a model input size fit together.
+
+    Raises:
+        MemoryNeededError: Not even one fits; the message gives the largest size that does.
+    """
+    free = free_bytes(device)
+    if free is None:
+        return 1 << 16
+    needed = needed_bytes(info, tokens_of(info, size), command)
+    if needed <= SHARE * free:
+        return int(SHARE * free / needed)
+    raise MemoryNeededError(
+        f"a model input of {size} needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
+        f"the largest square that fits is about --size {largest_side(info, command, free)}",
+    )
+
+
+def needed_bytes(info: ModelInfo, tokens: int, command: CommandRequest) -> int:
+    """Estimated peak in bytes of one picture's pass, beyond the loaded weights."""
+    activations = 4 * WIDTHS * info.width * tokens
+    if not isinstance(command, RolloutRequest):
+        return activations
+    matrix = 4 * tokens * tokens
+    layers = info.depth - command.options.start_layer % info.depth
+    if matrix * layers <= KEEP_LIMIT_BYTES:
+        return activations + matrix * layers
+    kept = 4 * 3 * info.width * tokens * layers  # q, k and v of every layer
+    return activations + kept + (matrix if command.options.discard_ratio else 0)
+
+
+def tokens_of(info: ModelInfo, size: Size) -> int:
+    """N of a model input size."""
+    return info.prefix + (size.height // info.patch) * (size.width // info.patch)
+
+
+def largest_side(info: ModelInfo, command: CommandRequest, free: float) -> int:
+    """Side in pixels of the largest square input that fits, a multiple of the patch."""
+    low, high = 1, 1 << 14
+    while low < high:
+        cells = (low + high + 1) // 2
+        if needed_bytes(info, info.prefix + cells * cells, command) <= SHARE * free:
+            low = cells
+        else:
+            high = cells - 1
+    return low * info.patch
+
+
+def free_bytes(device: torch.device) -> float | None:
+    """Memory in bytes that a run may take on a device now; None where it cannot be told."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return float(free)
+    if device.type != "cpu":
+        return None
+    limits = [limit for limit in (_available(), _address_space()) if limit is not None]
+    return min(limits, default=None)
+
+
+def _available() -> float | None:
+    """Linux's own estimate of what can be taken without swapping."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return float(line.split()[1]) * 1024
+    return None
+
+
+def _address_space() -> float | None:
+    """What is left below the process's own limit (ulimit -v), where one is set."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or not math.isfinite(soft):
+        return None
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    return float(soft - pages * resource.getpagesize())

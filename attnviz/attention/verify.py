@@ -1,0 +1,32 @@
+"""The self-check of ``--verify``: attention times V against the model's own output, all blocks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnviz.attention.blocks import row_blocks
+from attnviz.attention.capture import AttentionCall, AttentionModel, capture, check_output
+
+
+def verify(model: AttentionModel, batch: Tensor) -> tuple[float, ...]:
+    """The largest deviation of each of the L blocks, over all rows, heads and images.
+
+    Deviations are absolute differences relative to the largest |V| (at least 1).
+
+    Raises:
+        AttentionError: A block deviates by more than its number type explains.
+    """
+    deviations: list[float] = []
+
+    def check(call: AttentionCall) -> Tensor:
+        own = call.fused()
+        ours = torch.empty_like(own)
+        for image in range(batch.shape[0]):
+            for _ in row_blocks(call.of_image(image), output=ours[image]):
+                pass
+        deviations.append(check_output(ours.float(), own, call.value, call.layer))
+        return own
+
+    capture(model, batch, model.info.depth - 1, check)
+    return tuple(deviations)

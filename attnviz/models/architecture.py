@@ -1,0 +1,111 @@
+"""Which timm module to build: for a named model, or for a network that only a checkpoint knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnviz.domain import Size
+from attnviz.errors import CheckpointError, UsageError
+
+if TYPE_CHECKING:
+    from attnviz.models.facts import Facts
+
+MODEL_ARGS = {
+    "width": "embed_dim",
+    "depth": "depth",
+    "heads": "num_heads",
+    "patch": "patch_size",
+    "registers": "reg_tokens",
+    "size": "img_size",
+}
+"""``--model-arg`` names, and what timm calls them."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A timm model name, and the arguments that differ from its own."""
+
+    timm_name: str
+    arguments: dict[str, Any]
+
+
+def timm_arguments(args: Mapping[str, int]) -> dict[str, Any]:
+    """The user's own sizes as timm's arguments.
+
+    Raises:
+        UsageError: An unknown name or a size below 1.
+    """
+    for name, value in args.items():
+        if name not in MODEL_ARGS:
+            known = ", ".join(MODEL_ARGS)
+            raise UsageError(f"--model-arg {name} is unknown", f"known are {known}")
+        if value < (0 if name == "registers" else 1):
+            raise UsageError(f"--model-arg {name}={value} is too small")
+    return {MODEL_ARGS[name]: value for name, value in args.items()}
+
+
+def stored_grid(facts: Facts) -> dict[str, Any]:
+    """The argument that gives a module the position grid its weights were stored with."""
+    if facts.grid is None:
+        return {}
+    return {"img_size": (facts.grid.height * facts.patch, facts.grid.width * facts.patch)}
+
+
+def from_facts(facts: Facts, args: Mapping[str, int]) -> Architecture:
+    """A module for a network that no name stands for, from its own shapes.
+
+    The head count is not stored in weights: it comes from a config, from ``args``, or is refused.
+
+    Raises:
+        CheckpointError: Something about the network cannot be told from the file.
+    """
+    heads = args.get("heads", facts.heads)
+    if heads is None:
+        raise CheckpointError(
+            "these weights fit no model of the catalogue, and the number of heads is not stored "
+            f"in them (patch {facts.patch}, width {facts.width}, depth {facts.depth})",
+            "name the model with --model, or give --model-arg heads=N",
+        )
+    arguments: dict[str, Any] = {
+        "patch_size": facts.patch,
+        "embed_dim": facts.width,
+        "depth": facts.depth,
+        "num_heads": heads,
+        "qkv_bias": facts.qkv_bias,
+        **stored_grid(facts),
+    }
+    if facts.layer_scale:
+        arguments["init_values"] = 1e-5
+    if facts.rotary:
+        arguments["num_reg_tokens"] = facts.registers
+        arguments["mlp_ratio"] = facts.mlp_hidden / facts.width
+        name = "vit_small_plus_patch16_dinov3" if facts.gated_mlp else "vit_small_patch16_dinov3"
+        return Architecture(name, arguments)
+    arguments["mlp_ratio"] = facts.mlp_hidden / facts.width * (2 if facts.gated_mlp else 1)
+    if facts.distilled:
+        return Architecture("deit_tiny_distilled_patch16_224", arguments)
+    if facts.gated_mlp:
+        name = "vit_giant_patch14_dinov2"
+    elif facts.layer_scale:
+        name = "vit_small_patch14_dinov2"
+    else:
+        name = "vit_small_patch16_224"
+    arguments |= {
+        "class_token": facts.has_cls,
+        "global_pool": "token" if facts.has_cls else "avg",
+        "reg_tokens": facts.registers,
+        "no_embed_class": facts.positions_prefix == 0 and facts.prefix > 0,
+        "qk_norm": facts.qk_norm,
+    }
+    return Architecture(name, arguments)
+
+
+def native_size(facts: Facts) -> Size | None:
+    """The input size that a checkpoint speaks of: its config's, or that of its position grid."""
+    if facts.image_size is not None:
+        return facts.image_size
+    if facts.grid is None:
+        return None
+    return Size(facts.grid.height * facts.patch, facts.grid.width * facts.patch)

@@ -1,0 +1,227 @@
+"""From a request to a loaded backbone: the name, the weights, the module, and that they agree."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from attnviz.domain import DEFAULT_MODEL, ModelInfo, Positions, Size
+from attnviz.errors import CheckpointError, UnsupportedModelError, UsageError
+from attnviz.models import backbone
+from attnviz.models.architecture import (
+    Architecture,
+    from_facts,
+    native_size,
+    stored_grid,
+    timm_arguments,
+)
+from attnviz.models.backbone import Backbone
+from attnviz.models.catalogue import ModelSpec, find_spec, unknown_model
+from attnviz.models.checkpoint import Checkpoint, open_checkpoint
+from attnviz.models.facts import Source
+from attnviz.models.hub import fetch_weights
+from attnviz.models.identify import check_against, identify
+from attnviz.models.loading import load_strictly
+from attnviz.requests import ModelRequest
+
+FAMILIES = ("vision_transformer", "eva", "deit", "beit")
+"""timm's modules of plain ViTs: one softmax attention a block over all tokens of the picture."""
+
+_WITH_OFFSET = (Source.DINO, Source.DINOV2)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What to load: the name that figures show, the catalogue row if any, and what to build."""
+
+    name: str
+    spec: ModelSpec | None
+    architecture: Architecture
+
+
+def load_backbone(request: ModelRequest) -> Backbone:
+    """The model that a request names, with its weights, on its device.
+
+    Raises:
+        UsageError: A name, device or argument that does not exist, or a missing path.
+        UnknownModelError: Nobody knows the name.
+        UnsupportedModelError: A model that is no plain ViT.
+        CheckpointError: The weights cannot be had or read, or do not fit the model.
+    """
+    device = backbone.choose_device(request.device)
+    spec = _named_spec(request)
+    checkpoint = _weights(request, spec)
+    choice = _choose(request, spec, checkpoint)
+    module = backbone.build(choice.architecture)
+    rule = _rule(request, choice.spec, checkpoint)
+    info = backbone.read_info(module, choice.name, choice.architecture.timm_name, rule)
+    _compare(info, choice.spec, request)
+    notes: tuple[str, ...] = ()
+    if checkpoint is None:
+        info = dataclasses.replace(info, weights="random weights", random_weights=True)
+    else:
+        check_against(
+            checkpoint,
+            name=choice.name,
+            patch=info.patch,
+            width=info.width,
+            depth=info.depth,
+            heads=info.heads,
+            registers=info.registers,
+        )
+        loaded = load_strictly(module, checkpoint)
+        _set_eps(module, checkpoint.facts.eps)
+        info = _described(info, choice, checkpoint, hub=request.checkpoint is None)
+        notes = (_note(info, checkpoint, loaded),)
+    if choice.spec is not None:
+        size = choice.spec.native_size
+        info = dataclasses.replace(info, native_size=Size(size, size))
+    # A whole-module move copies nothing when device and number type are already right.
+    module = module.to(device=device, dtype=backbone.torch_dtype(request.precision))
+    offset = rule is Positions.ORIGINAL and _scales_by_offset(choice.spec, checkpoint, info)
+    return Backbone(module, info, offset=offset, notes=notes)
+
+
+def _named_spec(request: ModelRequest) -> ModelSpec | None:
+    """The catalogue row of the requested name; refuses names and families that cannot be shown."""
+    name = request.name
+    if name is None:
+        return None if request.checkpoint is not None else find_spec(DEFAULT_MODEL)
+    spec = find_spec(name)
+    if spec is None:
+        family = backbone.find_family(name)
+        if family is None:
+            raise unknown_model(name, backbone.known_names())
+        if family not in FAMILIES:
+            raise UnsupportedModelError(
+                f"{name} is no plain Vision Transformer (timm's {family})",
+                "supported are DINO, DINOv2, DINOv3 (`attnviz models`) and timm's ViT, DeiT, "
+                "CLIP, SigLIP, EVA and BEiT models",
+            )
+    return spec
+
+
+def _weights(request: ModelRequest, spec: ModelSpec | None) -> Checkpoint | None:
+    """The opened weights; None for random ones."""
+    if request.random_weights:
+        return None
+    if request.checkpoint is not None:
+        return open_checkpoint(request.checkpoint, request.checkpoint_key)
+    if spec is not None:
+        return open_checkpoint(fetch_weights(spec.name, spec.repository))
+    assert request.name is not None
+    repository = backbone.hub_repository(request.name)
+    if repository is None:
+        raise CheckpointError(
+            f"{request.name} has no pretrained weights",
+            "give a file with --checkpoint FILE, or --random-weights",
+        )
+    return open_checkpoint(fetch_weights(request.name, *repository))
+
+
+def _choose(
+    request: ModelRequest, spec: ModelSpec | None, checkpoint: Checkpoint | None
+) -> _Choice:
+    own = timm_arguments(request.args)
+    if request.name is None and spec is None:
+        assert checkpoint is not None
+        spec = identify(checkpoint)
+        if spec is None and checkpoint.timm_name is None:
+            name = checkpoint.path.stem if checkpoint.path.is_file() else checkpoint.path.name
+            architecture = from_facts(checkpoint.facts, request.args)
+            architecture.arguments.update(own)
+            return _Choice(name, None, architecture)
+    if spec is not None:
+        name, timm_name = spec.name, spec.timm_name
+    elif request.name is not None:
+        name = timm_name = request.name
+    else:
+        assert checkpoint is not None
+        assert checkpoint.timm_name is not None
+        name = timm_name = checkpoint.timm_name
+        family = backbone.find_family(timm_name)
+        if family not in FAMILIES:
+            raise UnsupportedModelError(f"{checkpoint.path}: {timm_name} is no plain ViT")
+    arguments: dict[str, Any] = {}
+    if checkpoint is not None:
+        arguments |= stored_grid(checkpoint.facts)
+    return _Choice(name, spec, Architecture(timm_name, arguments | own))
+
+
+def _rule(
+    request: ModelRequest, spec: ModelSpec | None, checkpoint: Checkpoint | None
+) -> Positions:
+    """The asked position rule, or that of the code which the weights come with."""
+    if request.positions is not None:
+        return request.positions
+    if checkpoint is not None and checkpoint.source.positions is not None:
+        return checkpoint.source.positions
+    return spec.positions if spec is not None else Positions.TIMM
+
+
+def _scales_by_offset(
+    spec: ModelSpec | None, checkpoint: Checkpoint | None, info: ModelInfo
+) -> bool:
+    """Whether the model's own code resizes by (n + 0.1) / M: DINO, and DINOv2 without registers."""
+    if info.registers:
+        return False
+    return spec is not None or (checkpoint is not None and checkpoint.source in _WITH_OFFSET)
+
+
+def _compare(info: ModelInfo, spec: ModelSpec | None, request: ModelRequest) -> None:
+    """What was built must be what the catalogue says; a difference is this program's fault."""
+    if spec is None or request.args:
+        return
+    facts = (info.patch, info.width, info.depth, info.heads, info.registers)
+    stated = (spec.patch, spec.width, spec.depth, spec.heads, spec.registers)
+    if facts != stated:
+        raise UsageError(
+            f"timm builds {spec.timm_name} with patch, width, depth, heads, registers {facts}, "
+            f"expected {stated}",
+            "this version of timm differs from the tested one; see constraints.txt",
+        )
+
+
+def _set_eps(module: nn.Module, eps: float | None) -> None:
+    """Give every layer norm the epsilon that a config states; timm's own differs from HF's."""
+    if eps is None:
+        return
+    for part in module.modules():
+        if isinstance(part, nn.LayerNorm):
+            part.eps = eps
+
+
+def _described(info: ModelInfo, choice: _Choice, checkpoint: Checkpoint, *, hub: bool) -> ModelInfo:
+    """The facts with what the weights add: where they come from, and their preprocessing."""
+    name = f"timm/{choice.architecture.timm_name}" if hub else checkpoint.path.name
+    if checkpoint.key is not None:
+        name += f" ({checkpoint.key})"
+    info = dataclasses.replace(info, weights=name, weights_sha256=checkpoint.sha256)
+    size = native_size(checkpoint.facts)
+    if choice.spec is None and size is not None:
+        info = dataclasses.replace(info, native_size=size)
+    preprocessing = checkpoint.preprocessing
+    if preprocessing is None:
+        return info
+    if choice.spec is None and preprocessing.size is not None:
+        info = dataclasses.replace(info, native_size=preprocessing.size)
+    return dataclasses.replace(
+        info,
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+        interpolation=preprocessing.interpolation,
+    )
+
+
+def _note(info: ModelInfo, checkpoint: Checkpoint, loaded: int) -> str:
+    """One line on what was loaded: case by case the first thing to look at when a map looks odd."""
+    left = len(checkpoint.ignored)
+    extra = f", {left} of heads or masks left over" if left else ""
+    return (
+        f"{info.name}: patch {info.patch}, width {info.width}, {info.depth} layers, "
+        f"{info.heads} heads, {info.registers} registers; {loaded} of {loaded} tensors from "
+        f"{info.weights} ({checkpoint.source.value} layout{extra})"
+    )

@@ -1,0 +1,129 @@
+"""From maps to files, for one picture: what a drawing process runs. Never imports torch."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from attnviz.domain import HeadsMaps, Picture, ScoreMaps
+from attnviz.errors import AttnvizError
+from attnviz.figures import draw, overlay_images
+from attnviz.output.data import arrays_of, score_rows
+from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
+from attnviz.requests import HeadsRequest, LayersRequest, PatchRequest, RolloutRequest, ScoreRequest
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from attnviz.domain import ByteArray, DrawStyle, Maps, Provenance, WrittenFile
+    from attnviz.output.plan import OutputPlan
+    from attnviz.requests import CommandRequest, OutputRequest
+
+
+@dataclass(frozen=True, eq=False)
+class RenderJob:
+    """Everything that a drawing process needs to make one picture's files.
+
+    pixels: (height, width, 3) uint8 of the original picture.
+    """
+
+    maps: Maps
+    pixels: ByteArray
+    provenance: Provenance
+    style: DrawStyle
+    command: CommandRequest
+    output: OutputRequest
+    plan: OutputPlan
+
+
+def draw_options(command: CommandRequest) -> dict[str, Any]:
+    """The options of a request that its drawing takes."""
+    match command:
+        case HeadsRequest():
+            return {"threshold": command.threshold, "query": command.query}
+        case LayersRequest():
+            return {"each_head": command.each_head, "query": command.query}
+        case RolloutRequest():
+            return {"query": command.query}
+        case PatchRequest():
+            return {"each_head": command.each_head}
+        case ScoreRequest():
+            return {}
+
+
+def render(job: RenderJob) -> tuple[WrittenFile, ...]:
+    """Draw and write one picture's files; the figure last, so that it stands for a complete set.
+
+    Raises:
+        OutputError: A file cannot be written.
+    """
+    provenance, plan, style = job.provenance, job.plan, job.style
+    name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
+    picture = Picture(job.pixels, provenance.geometry, name)
+    command = job.command
+    written: list[WrittenFile] = []
+    if job.output.save_data:
+        written.append(write_npz(plan.path("npz"), arrays_of(job.maps), provenance))
+    if isinstance(command, ScoreRequest) and command.csv and isinstance(job.maps, ScoreMaps):
+        written.append(write_csv(plan.path("csv"), score_rows(job.maps), "scores"))
+    if isinstance(command, HeadsRequest) and command.overlay and isinstance(job.maps, HeadsMaps):
+        pixels = overlay_images(job.maps, picture, style)
+        for head, image in zip(job.maps.heads, pixels, strict=True):
+            written.append(
+                write_array_png(image, plan.path("png", f"head{head}"), provenance, "overlay")
+            )
+    figures = draw(job.maps, picture, provenance.model, style, **draw_options(command))
+    drawn = write_figures(figures, plan, job.output.formats, style.dpi, provenance)
+    return (*drawn, *written)
+
+
+class Renderer:
+    """Runs jobs in ``workers`` processes, or in this one when there are none."""
+
+    def __init__(self, workers: int) -> None:
+        self._pool = _start_pool(workers) if workers else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=error is not None)
+
+    def submit(self, job: RenderJob) -> Future[tuple[WrittenFile, ...]]:
+        """Start a job; the future holds its files or its error."""
+        if self._pool is not None:
+            return self._pool.submit(render, job)
+        future: Future[tuple[WrittenFile, ...]] = Future()
+        try:
+            future.set_result(render(job))
+        except AttnvizError as error:
+            future.set_exception(error)
+        return future
+
+    def cancel(self) -> None:
+        """Drop what has not begun."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _start_pool(workers: int) -> ProcessPoolExecutor:
+    # A fork server starts clean processes quickly and holds no torch; elsewhere they are spawned.
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["attnviz.render"])
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches every process of the terminal; the run's own process decides what happens."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
