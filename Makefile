@@ -1,0 +1,48 @@
+# One environment, made here. PYTHON chooses the interpreter: make test PYTHON=python3.12
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DEMO_MODEL := --random-weights
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench docs baselines clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "attnviz needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## draw every kind of figure of a sample picture into attnviz-out/
+	@set -e; for command in heads layers rollout patch score; do \
+		echo "attnviz $$command sample_images/cat.jpg $(DEMO_MODEL)"; \
+		$(BIN)/attnviz $$command sample_images/cat.jpg $(DEMO_MODEL) --quiet; \
+	done
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest
+
+check: lint test ## everything that continuous integration runs
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## measure speed and memory as ratios to the plain forward pass
+	$(BIN)/python -m benchmarks
+
+docs: $(READY) ## write docs/cli.md again from --help
+	$(BIN)/python tools/generate_cli_docs.py
+
+baselines: $(READY) ## draw the baselines of the figure tests again; look at each before a commit
+	$(BIN)/python -m tests.figures.make_baselines
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) attnviz-out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
