@@ -24,14 +24,14 @@ from attnviz.attention.memory import largest_batch
 from attnviz.attention.tables import table
 from attnviz.attention.verify import verify
 from attnviz.domain import ImageFile, Maps, PreparedImage, Provenance, Size
-from attnviz.errors import AttnvizError, ImageError, MemoryNeededError
+from attnviz.errors import AttnvizError, MemoryNeededError
 from attnviz.events import Done, Event, Failed, Skipped, Started
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size, prepare
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
+from attnviz.output.plan import check_folder, plan_outputs
 from attnviz.output.record import is_current, record_of
 from attnviz.render import Renderer, RenderJob
 from attnviz.requests import RunRequest, command_name, written_options
@@ -84,6 +84,7 @@ class _Run:
         self.name = command_name(request.command)
         self.plans = plan_outputs(files, self.name, request.output)
         self.options = written_options(request)
+        self.verified: tuple[str, ...] = ()
         self.versions = {
             "attnviz": __version__,
             "python": platform.python_version(),
@@ -207,7 +208,7 @@ class _Run:
         try:
             tensor = self.model.batch([ready.prepared for ready in batch])
             if self.request.model.verify:
-                verify(self.model, tensor)
+                self._verify(tensor)
             return compute(self.model, tensor, geometries, self.request.command)
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise MemoryNeededError(
@@ -221,6 +222,15 @@ class _Run:
                 f"out of memory at {geometries[0].model_input} pixels", "give a smaller --size"
             ) from error
 
+    def _verify(self, batch: torch.Tensor) -> None:
+        deviations = verify(self.model, batch)
+        layer = max(range(len(deviations)), key=deviations.__getitem__)
+        note = (
+            f"verified: attention times V is the model's own output in all {len(deviations)} "
+            f"layers, largest deviation {deviations[layer]:.2g} in layer {layer}"
+        )
+        self.verified = (note,)
+
     def _job(self, ready: _Ready, maps: Maps) -> RenderJob:
         return RenderJob(
             maps=maps,
@@ -229,11 +239,8 @@ class _Run:
             style=self.request.style,
             command=self.request.command,
             output=self.request.output,
-            plan=self._plan(ready.file),
+            plan=self.plans[ready.file],
         )
-
-    def _plan(self, file: ImageFile) -> OutputPlan:
-        return self.plans[file]
 
     def _finished(
         self, ready: _Ready, rows: tuple[dict[str, Any], ...], future: Future[Any]
@@ -243,12 +250,12 @@ class _Run:
         except AttnvizError as error:
             return Failed(str(ready.file.path), _about(ready.file, error))
         record = record_of(ready.provenance, written, rows)
-        return Done(ready.file, written, record, rows, ready.prepared.image.notes)
+        notes = (*ready.prepared.image.notes, *self.verified)
+        return Done(ready.file, written, record, rows, notes)
 
 
 def _about(file: ImageFile, error: AttnvizError) -> AttnvizError:
     """The error with the picture's name in front, when it does not say it."""
     if str(file.path) in error.message or file.path.name in error.message:
         return error
-    kind = ImageError if type(error) is ImageError else type(error)
-    return kind(f"{file.path.name}: {error.message}", error.hint)
+    return type(error)(f"{file.path.name}: {error.message}", error.hint)
