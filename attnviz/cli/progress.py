@@ -77,7 +77,7 @@ class LineProgress:
         rate = finished / (now - self._begun)
         failures = f", {failed} failed" if failed else ""
         left = duration((self._total - finished) / rate)
-        self.line(f"{finished} of {self._total}{failures}, {rate:.2g} a second, {left} left")
+        self.line(f"{finished} of {self._total}{failures}, {pace(rate)}, {left} left")
 
     def line(self, text: str) -> None:
         """Print a line."""
@@ -137,7 +137,7 @@ class BarProgress:
         self._display.update(
             self._task,
             completed=finished,
-            rate=f"{rate:.2g} a second" if finished else "",
+            rate=pace(rate) if finished else "",
             failures=f"{failed} failed" if failed else "",
         )
 
@@ -151,6 +151,11 @@ class BarProgress:
             self.line(text)
         else:
             print(text, file=stream, flush=True)
+
+
+def pace(rate: float) -> str:
+    """``2.4 a second``, or ``5.6 s each`` when it is slower than that."""
+    return f"{rate:.2g} a second" if rate >= 1 else f"{1 / rate:.2g} s each"
 
 
 def duration(seconds: float) -> str:

@@ -57,6 +57,9 @@ class Report:
             with self._progress:
                 for event in events:
                     self._take(event)
+        except BrokenPipeError:
+            # Whoever read standard output has left; that is no news to tell.
+            raise
         except BaseException:
             if self._finished:
                 self._say(f"stopped: {self._summary()}")
@@ -185,7 +188,7 @@ def _finite(value: Any) -> Any:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:#.4g}" if isinstance(value, float) else str(value)
 
 
 def _about(name: str, message: str) -> str:

@@ -40,10 +40,14 @@ sys.exit(main())
 """
 
 
+# Output that Python itself would not hold back would hide that ours is flushed.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "attnviz", *arguments],
-        env={**os.environ, **environment},
+        env={**ENVIRONMENT, **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -126,7 +130,7 @@ def test_the_shell_completes_commands_options_and_values(
     shell = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(position)}
     run = subprocess.run(
         [Path(sys.executable).parent / "attnviz"],
-        env={**os.environ, **shell},
+        env={**ENVIRONMENT, **shell},
         capture_output=True,
         text=True,
         timeout=60,
@@ -137,7 +141,11 @@ def test_the_shell_completes_commands_options_and_values(
 
 def test_a_closed_pipe_ends_the_run_quietly() -> None:
     process = subprocess.Popen(
-        fake(total=10_000, pause=0.001), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        fake(total=10_000, pause=0.001),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "0.png\n"
@@ -153,7 +161,11 @@ def test_a_closed_pipe_ends_the_run_quietly() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_an_interrupt_ends_quickly_with_130_and_no_traceback() -> None:
     process = subprocess.Popen(
-        fake(total=1000, pause=0.05), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        fake(total=1000, pause=0.05),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "0.png\n"
@@ -168,7 +180,11 @@ def test_an_interrupt_ends_quickly_with_130_and_no_traceback() -> None:
 
 def test_each_path_is_there_as_soon_as_its_picture_is_done() -> None:
     process = subprocess.Popen(
-        fake(total=2, pause=5), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        fake(total=2, pause=5),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=ENVIRONMENT,
     )
     assert process.stdout is not None
     begun = time.monotonic()
@@ -183,7 +199,7 @@ def test_names_that_are_no_utf8_go_out_byte_for_byte() -> None:
         run = subprocess.run(
             fake(total=1, name="'\\udcff\\u732b.png'" if coding == "utf-8" else "'\\udcff.png'"),
             capture_output=True,
-            env={**os.environ, "PYTHONIOENCODING": coding},
+            env={**ENVIRONMENT, "PYTHONIOENCODING": coding},
             check=True,
         )
         assert run.stdout.startswith(b"\xff")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.progress import BarProgress, LineProgress, duration, make_progress
+from attnviz.cli.progress import BarProgress, LineProgress, duration, make_progress, pace
 from attnviz.cli.report import Report, print_table
 from attnviz.domain import ImageFile, WrittenFile
 from attnviz.errors import (
@@ -144,6 +144,7 @@ def test_the_table_is_shown_for_one_picture_on_standard_error() -> None:
     lines = [line.split() for line in err.splitlines() if line.strip()]
     assert ["head", "entropy", "distance"] in lines
     assert ["0", "5.877"] in lines
+    assert ["1", "4.000"] in lines
     assert "entropy" not in told([started(2), done("a.jpg", table=ROWS), done("b.jpg")])[2]
 
 
@@ -201,10 +202,12 @@ def test_the_pipeline_is_closed_when_the_reader_of_standard_output_is_gone() -> 
         finally:
             closed.append(True)
 
-    report = Report(out=Gone(), err=io.StringIO())
+    err = io.StringIO()
+    report = Report(out=Gone(), err=err)
     with pytest.raises(BrokenPipeError):
         report.consume(events())
     assert closed
+    assert err.getvalue() == ""
 
 
 def test_plain_progress_is_a_line_now_and_then() -> None:
@@ -219,6 +222,10 @@ def test_plain_progress_is_a_line_now_and_then() -> None:
     assert len(lines) == 19
     assert lines[0] == "5 of 100, 1 a second, 2 min left"
     assert lines[9] == "50 of 100, 1 failed, 1 a second, 50 s left"
+
+
+def test_pace() -> None:
+    assert [pace(r) for r in (12.34, 1, 0.18)] == ["12 a second", "1 a second", "5.6 s each"]
 
 
 def test_durations() -> None:
