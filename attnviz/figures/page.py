@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -93,6 +92,33 @@ def _opaque(pixels: ByteArray) -> ByteArray:
     out = np.empty((*pixels.shape[:2], 4), np.uint8)
     out[..., :3], out[..., 3] = pixels, 255
     return out
+
+
+class Words(Artist):
+    """All texts of a page.
+
+    matplotlib's ``Text`` holds on to the renderer that it was drawn with, a page full of pixels,
+    until the garbage collector comes by; so texts live here only while they are drawn.
+    """
+
+    def __init__(self, lines: Sequence[dict[str, Any]]) -> None:
+        super().__init__()
+        self.lines = tuple(lines)
+        self.set_zorder(4)
+
+    def texts(self) -> list[Text]:
+        """The texts, ready to be drawn or measured."""
+        made = [Text(**line, parse_math=False, usetex=False) for line in self.lines]
+        for text in made:
+            if self.figure is not None:
+                text.set_figure(self.figure)
+            text.set_transform(self.get_transform())
+        return made
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw all texts."""
+        for text in self.texts():
+            text.draw(renderer)
 
 
 class PageFigure(Figure):
@@ -175,7 +201,6 @@ class Page:
         height = max(1, round((self.y + MARGIN) * self.dpi)) / self.dpi
         figure = PageFigure(figsize=(self.width, height), dpi=self.dpi, facecolor="white")
         figure.set_layout_engine("none")
-        FigureCanvasAgg(figure)
         inches = Affine2D().scale(1, -1).translate(0, height) + figure.dpi_scale_trans
         for raster, rect, cells in self._rasters:
             self._add(figure, RasterImage(raster, rect, cells, self.dpi), inches)
@@ -194,8 +219,7 @@ class Page:
                 zorder=3,
             )
             self._add(figure, lines, inches)
-        for placed in self._texts:
-            self._add(figure, Text(**placed, parse_math=False, usetex=False, zorder=4), inches)
+        self._add(figure, Words(self._texts), inches)
         return figure
 
     @staticmethod

@@ -6,9 +6,10 @@ import io
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from attnviz.figures.page import RasterImage
+from attnviz.figures.page import RasterImage, Words
 from attnviz.figures.style import RC
 
 
@@ -41,20 +42,21 @@ def part_of(figure, raster) -> np.ndarray:
     return pixels_of(figure)[rows, round(rect.left * dpi) : round(rect.right * dpi)]
 
 
+def texts_of(figure) -> list:
+    """All texts, as matplotlib's."""
+    (words,) = [artist for artist in figure.artists if isinstance(artist, Words)]
+    return words.texts()
+
+
 def words_of(figure) -> list[str]:
     """All texts."""
-    return [text.get_text() for text in figure.findobj(_is_text)]
+    return [text.get_text() for text in texts_of(figure)]
 
 
 def word_boxes(figure) -> list[tuple[str, tuple[float, float, float, float]]]:
     """All texts with their ink's extent in pixels (left, bottom, right, top)."""
-    renderer = figure.canvas.get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()
     with mpl.rc_context(RC):
         return [
-            (text.get_text(), text.get_window_extent(renderer).extents)
-            for text in figure.findobj(_is_text)
+            (text.get_text(), text.get_window_extent(renderer).extents) for text in texts_of(figure)
         ]
-
-
-def _is_text(artist) -> bool:
-    return hasattr(artist, "get_text") and bool(artist.get_text())

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.figures.cases import CASES
-from tests.figures.rendering import pixels_of, word_boxes
+from tests.figures.rendering import pixels_of, texts_of, word_boxes
 
 FOLDER = Path(__file__).parent / "baselines"
 TOLERANCE = 4.0
@@ -47,5 +47,4 @@ def test_texts_neither_overlap_nor_leave_the_page(name):
 def test_all_text_is_at_least_seven_points():
     for make in CASES.values():
         for figure in make():
-            sizes = [a.get_fontsize() for a in figure.findobj(lambda a: hasattr(a, "get_fontsize"))]
-            assert min(sizes) >= 7.0
+            assert min(text.get_fontsize() for text in texts_of(figure)) >= 7.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import re
 import shutil
@@ -11,6 +12,7 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import RendererAgg
 
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
 from attnviz.errors import UsageError
@@ -334,6 +336,19 @@ def test_a_padded_view_is_grey_beyond_the_picture():
     assert (seen[:10] == 235).all()
     assert (seen[30:] == 235).all()
     assert (seen[10:30] == 90).all()
+
+
+def test_a_saved_figure_leaves_no_page_of_pixels_behind():
+    picture = samples.picture_of(samples.photograph(), (4, 6))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            png(draw(samples.heads_maps((4, 6)), picture, samples.model_info(), STYLE)[0])
+        left = [thing for thing in gc.get_objects() if isinstance(thing, RendererAgg)]
+    finally:
+        gc.enable()
+    assert not left
 
 
 def test_drawing_imports_no_torch():
