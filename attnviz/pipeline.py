@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import platform
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-import timm
 import torch
 
 from attnviz._version import __version__
@@ -31,7 +30,7 @@ from attnviz.images.fit import check_size, prepare
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import check_folder, plan_outputs
+from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.record import is_current, record_of
 from attnviz.render import Renderer, RenderJob
 from attnviz.requests import RunRequest, command_name, written_options
@@ -58,8 +57,10 @@ def run(request: RunRequest) -> Iterator[Event]:
     Raises:
         AttnvizError: Nothing can be done at all: the options, the model or the output folder.
     """
-    check_folder(request.output.folder)
-    found = find_images(request.inputs.inputs, exclude=request.output.folder)
+    folder = request.output.folder
+    found = find_images(request.inputs.inputs, exclude=folder)
+    plans = plan_outputs(found.files, command_name(request.command), request.output)
+    check_folder(folder, plans.values())
     if found.files:
         model = load_backbone(request.model)
         check_command(model.info, request.command)
@@ -71,26 +72,24 @@ def run(request: RunRequest) -> Iterator[Event]:
         if request.fail_fast:
             return
     if found.files:
-        yield from _Run(request, model, found.files).events()
+        yield from _Run(request, model, plans).events()
 
 
 class _Run:
     """One run over pictures that exist, with a loaded model."""
 
-    def __init__(self, request: RunRequest, model: Backbone, files: Sequence[ImageFile]) -> None:
+    def __init__(
+        self, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
+    ) -> None:
         self.request = request
         self.model = model
-        self.files = files
-        self.name = command_name(request.command)
-        self.plans = plan_outputs(files, self.name, request.output)
+        self.plans = plans
         self.options = written_options(request)
         self.verified: tuple[str, ...] = ()
         self.versions = {
             "attnviz": __version__,
             "python": platform.python_version(),
-            "torch": torch.__version__,
-            "timm": timm.__version__,
-            "numpy": np.__version__,
+            **{name: version(name) for name in ("torch", "timm", "numpy", "matplotlib", "pillow")},
         }
 
     def events(self) -> Iterator[Event]:
@@ -121,7 +120,7 @@ class _Run:
         if self.request.workers is not None:
             return self.request.workers
         # One picture is drawn here: a process would take longer to start than the figure.
-        return 0 if len(self.files) == 1 else max(1, min(8, (os.cpu_count() or 2) - 1))
+        return 0 if len(self.plans) == 1 else max(1, min(8, (os.cpu_count() or 2) - 1))
 
     def _outcomes(
         self, readers: ThreadPoolExecutor
@@ -164,7 +163,7 @@ class _Run:
     ) -> Iterator[tuple[ImageFile, Future[_Ready | Skipped]]]:
         window = READERS + 2
         pending: deque[tuple[ImageFile, Future[_Ready | Skipped]]] = deque()
-        for file in self.files:
+        for file in self.plans:
             pending.append((file, readers.submit(self._read, file)))
             if len(pending) > window:
                 yield pending.popleft()
@@ -175,7 +174,7 @@ class _Run:
         image = read_image(file, max_pixels=inputs.max_pixels)
         prepared = prepare(image, self.model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
         provenance = Provenance(
-            command=self.name,
+            command=command_name(self.request.command),
             model=self.model.info,
             image=str(file.path),
             image_sha256=image.sha256,

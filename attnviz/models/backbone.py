@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from attnviz.domain import ModelInfo, Positions, Precision, PreparedImage, Size
 from attnviz.errors import UnsupportedModelError, UsageError
@@ -92,15 +94,44 @@ def hub_repository(timm_name: str) -> tuple[str, str | None] | None:
     return str(config.hf_hub_id), config.hf_hub_filename
 
 
-def build(architecture: Architecture) -> nn.Module:
-    """The module with timm's initial weights, in evaluation mode, able to take any input size.
+class _NoRandomWeights(TorchFunctionMode):
+    """Leaves parameters as they were allocated.
+
+    Drawing numbers that a file replaces takes longer than reading the file, and touching the
+    memory would make a second copy of the weights.
+    """
+
+    SKIPPED = frozenset(
+        {Tensor.uniform_, Tensor.normal_, Tensor.erfinv_, Tensor.mul_, Tensor.add_, Tensor.clamp_}
+    )
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func in self.SKIPPED and isinstance(args[0], nn.Parameter):
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def build(architecture: Architecture, *, random_weights: bool) -> nn.Module:
+    """The module in evaluation mode, able to take any input size.
+
+    Its weights are timm's initial ones, the same in every run; without ``random_weights`` they are
+    undefined until they are loaded.
 
     Raises:
         UsageError: timm refuses an argument.
     """
     import timm
 
-    with warnings.catch_warnings():
+    with (
+        warnings.catch_warnings(),
+        contextlib.nullcontext() if random_weights else _NoRandomWeights(),
+    ):
         warnings.simplefilter("ignore")
         logging.getLogger("timm").setLevel(logging.ERROR)
         torch.manual_seed(RANDOM_SEED)

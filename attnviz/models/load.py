@@ -55,7 +55,7 @@ def load_backbone(request: ModelRequest) -> Backbone:
     spec = _named_spec(request)
     checkpoint = _weights(request, spec)
     choice = _choose(request, spec, checkpoint)
-    module = backbone.build(choice.architecture)
+    module = backbone.build(choice.architecture, random_weights=checkpoint is None)
     rule = _rule(request, choice.spec, checkpoint)
     info = backbone.read_info(module, choice.name, choice.architecture.timm_name, rule)
     _compare(info, choice.spec, request)
