@@ -136,9 +136,15 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
 
 def _locate(path: Path) -> tuple[list[Path], Path | None]:
     """The weights files, and the config.json beside them if there is one."""
-    if not path.exists():
+    try:
+        folder, file, there = path.is_dir(), path.is_file(), path.exists()
+    except OSError as error:
+        raise UsageError(f"checkpoint {path} cannot be opened: {error.strerror}") from error
+    if not there:
         raise UsageError(f"checkpoint {path} does not exist", "give a file or a folder")
-    if not path.is_dir():
+    if not folder:
+        if not file:
+            raise UsageError(f"checkpoint {path} is no regular file", "give a file or a folder")
         config = path.parent / CONFIG
         in_folder = path.name.endswith(".index.json")
         files = _parts(path) if in_folder else [path]

@@ -14,6 +14,9 @@ from torch import Tensor
 from attnviz.domain import Positions, Size
 from attnviz.errors import CheckpointError
 
+SEPARATE_BIAS = re.compile(r"\.attn\.[qkv]_bias$")
+"""The biases that timm's EVA blocks keep apart from the joined weight."""
+
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 
 
@@ -39,7 +42,10 @@ class Source(StrEnum):
         """Whose rule the code behind this layout resizes positions with; None: it does not say."""
         if self is Source.TIMM:
             return None
-        return Positions.HF if self.is_hf else Positions.ORIGINAL
+        # transformers resizes register models as their original code does.
+        if self.is_hf and self is not Source.HF_DINOV2_REGISTERS:
+            return Positions.HF
+        return Positions.ORIGINAL
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,9 @@ class Facts:
 
     grid: rows and columns of the stored position embedding, None when there is none (rotary).
     positions_prefix: how many prefix tokens have a position of their own. mlp_hidden: the width
-    between the two layers of the MLP; gated: SwiGLU. eps: of the layer norms. rope_theta: base of
-    the rotation periods. image_size: the input size that a config names.
+    between the two layers of the MLP; gated: SwiGLU. qkv_bias: whether query, key or value have a
+    bias that is not zero throughout. eps: of the layer norms. rope_theta: base of the rotation
+    periods. image_size: the input size that a config names.
     """
 
     patch: int
@@ -128,14 +135,19 @@ def measure(
         mlp_hidden=hidden,
         gated_mlp=gated,
         layer_scale=first + "ls1.gamma" in tensors or first + "gamma_1" in tensors,
-        qkv_bias=any(
-            first + "attn." + name in tensors for name in ("qkv.bias", "q_bias", "q_proj.bias")
-        ),
+        qkv_bias=_has_bias(tensors, first),
         qk_norm=first + "attn.q_norm.weight" in tensors,
         rotary=rotary,
         grid=stored_grid,
         positions_prefix=own,
     )
+
+
+def _has_bias(tensors: Mapping[str, Tensor], block: str) -> bool:
+    # Biases kept apart from the weights may be zero throughout: then there are none.
+    if any(f"{block}attn.{name}.bias" in tensors for name in ("qkv", "q_proj")):
+        return True
+    return any(bool(t.any()) for name, t in tensors.items() if SEPARATE_BIAS.search(name))
 
 
 def _mlp_of(tensors: Mapping[str, Tensor], block: str) -> tuple[bool, int]:

@@ -22,12 +22,23 @@ _CHUNKED = re.compile(r"^blocks\.\d+\.(\d+)\.")
 
 HEADS = re.compile(
     r"^(?:head|head_dist|heads|dino_head|ibot_head|projectors|fc_norm|local_cls_norm|pooler|"
-    r"classifier|cls_classifier|distillation_classifier|pre_logits|attn_pool|lm_head|decoder)\."
+    r"classifier|cls_classifier|distillation_classifier|pre_logits|attn_pool|lm_head|"
+    r"decoder(?:_\w+)?)\."
 )
 """Parts behind the backbone, which a figure of its attention does not need."""
 
-UNUSED = frozenset({"mask_token", "embeddings.mask_token", "pos_embed.freqs"})
-"""Tensors that only training uses."""
+UNUSED = re.compile(
+    r"(?:^|\.)(?:mask_token|masked_embed|decoder_pos_embed|relative_position_index)$"
+)
+"""Tensors that only training uses, or that follow from the sizes."""
+
+
+# Parts of other models with DINO's shapes. A classifier on the backbone itself is not DINO's, whose
+# head sits beside it; nor is a mask token, which is MAE's or iBOT's.
+_NOT_DINO = {
+    *("head.weight", "mask_token", "masked_embed", "dist_token", "reg_token", "fc_norm.weight"),
+    *("norm_pre.weight", "blocks.0.gamma_1", "blocks.0.attn.q_norm.weight", "blocks.0.attn.q_bias"),
+}
 
 
 def unchunk(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -37,8 +48,10 @@ def unchunk(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def split_unused(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
     """The tensors of the backbone, and the names of heads and mask tokens that are left over."""
-    ignored = [name for name in tensors if name in UNUSED or HEADS.match(name)]
-    kept = {name: tensor for name, tensor in tensors.items() if name not in set(ignored)}
+    kept = dict(tensors)
+    ignored = [name for name in tensors if UNUSED.search(name) or HEADS.match(name)]
+    for name in ignored:
+        del kept[name]
     return kept, ignored
 
 
@@ -50,11 +63,7 @@ def original_source(tensors: Mapping[str, Tensor]) -> Source:
     if "register_tokens" in tensors or ("mask_token" in tensors and scaled):
         return Source.DINOV2
     plain = {"cls_token", "pos_embed"} <= tensors.keys() and not scaled
-    others = ("reg_token", "dist_token", "norm_pre.weight", "fc_norm.weight", "blocks.0.gamma_1",
-              "blocks.0.attn.q_norm.weight", "blocks.0.attn.q_bias")  # fmt: skip
-    # A classifier on the backbone itself is not DINO's: its head sits beside the backbone.
-    classifier = "head.weight" in tensors
-    if plain and not classifier and not any(name in tensors for name in others):
+    if plain and not _NOT_DINO.intersection(tensors):
         return Source.DINO
     return Source.TIMM
 
@@ -82,7 +91,7 @@ def join_class_position(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_dinov3(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """DINOv3 to timm: storage tokens, layer scale, SwiGLU, and biases that are not zero."""
+    """DINOv3 to timm: storage tokens, layer scale, SwiGLU, and biases apart from the weights."""
     out: dict[str, Tensor] = {}
     masks = {name: tensor for name, tensor in tensors.items() if name.endswith(".bias_mask")}
     biases = {name: tensor for name, tensor in tensors.items() if name.endswith(".qkv.bias")}
@@ -115,17 +124,9 @@ def _dinov3_name(name: str) -> str:
 
 
 def separate_biases(joined: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Joined (3 * width,) biases by ``blocks.I.attn.`` as timm's q, k and v biases of EVA blocks.
-
-    Where all are zero throughout, none is kept: the model without them is the same. The bias of the
-    key is kept only where it is not zero.
-    """
-    if not any(bool(bias.any()) for bias in joined.values()):
-        return {}
+    """Joined (3 * width,) biases by ``blocks.I.attn.`` as the q, k and v biases of EVA blocks."""
     out: dict[str, Tensor] = {}
     for place, bias in joined.items():
-        query, key, value = bias.chunk(3)
-        out |= {f"{place}q_bias": query, f"{place}v_bias": value}
-        if bool(key.any()):
-            out[f"{place}k_bias"] = key
+        for letter, part in zip("qkv", bias.chunk(3), strict=True):
+            out[f"{place}{letter}_bias"] = part
     return out

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attnviz.errors import CheckpointError
 from attnviz.models.checkpoint import Checkpoint
+from attnviz.models.facts import SEPARATE_BIAS
 from attnviz.models.layouts import HEADS
 
 ROPE_TOLERANCE = 0.01
@@ -39,7 +40,13 @@ def load_strictly(module: nn.Module, checkpoint: Checkpoint) -> int:
     for name, tensor in given.items():
         _check(name, tensor, own[name], checkpoint)
     buffers = dict(module.named_buffers())
-    rest = [name for name in checkpoint.tensors if name not in own]
+    # A bias that is zero throughout may be left out: the module without it is the same.
+    rest = [
+        name
+        for name, tensor in checkpoint.tensors.items()
+        if name not in own
+        and (name in buffers or not (SEPARATE_BIAS.search(name) and not bool(tensor.any())))
+    ]
     strange = [name for name in rest if name not in buffers and not HEADS.match(name)]
     if strange:
         raise CheckpointError(

@@ -224,6 +224,14 @@ def test_patch_16_weights_for_a_patch_8_model_name_the_right_model(tmp_path):
     assert "--model dino_vits16" in c.value.hint
 
 
+@pytest.mark.parametrize("name", ["mask_token", "masked_embed"])
+def test_another_training_of_the_same_shapes_has_no_name(tmp_path, name):
+    extra = {name: torch.zeros(1, 1, 384), "decoder_embed.weight": torch.eye(2)}
+    checkpoint = opened(tmp_path, formula_weights.state_dict("dino_vits16") | extra)
+    assert set(checkpoint.ignored) == extra.keys()
+    assert identify(checkpoint) is None
+
+
 def test_a_supervised_model_of_the_same_shapes_has_no_name(tmp_path):
     tensors = formula_weights.state_dict("dino_vits16")
     checkpoint = opened(tmp_path, tensors | {"head.weight": torch.zeros(1000, 384)})
@@ -255,6 +263,17 @@ def test_meta_dinov3_loads_with_its_own_rotation_periods(tmp_path, gated):
     assert torch.equal(module.rope.periods, tensors["rope_embed.periods"].float())
 
 
+def test_dinov3_biases_that_are_zero_load_with_and_without_a_place(tmp_path):
+    checkpoint = opened(tmp_path, meta_dinov3())
+    assert not checkpoint.tensors["blocks.0.attn.q_bias"].any()
+    image, maps = pixels(32, 32), []
+    for name in ("vit_small_patch16_dinov3", "vit_small_patch16_dinov3_qkvb"):
+        module = timm_model(checkpoint, name, img_size=32)
+        assert load_strictly(module, checkpoint) == len(module.state_dict())
+        maps.append(attention_of(module, image))
+    assert torch.allclose(*maps, atol=1e-7)
+
+
 def test_dinov3_biases_that_are_not_zero_are_kept(tmp_path):
     tensors = meta_dinov3(bias=0.7)
     checkpoint = opened(tmp_path, tensors)
@@ -282,7 +301,7 @@ def test_the_key_bias_is_masked_as_in_metas_code_or_honoured(tmp_path):
     image = pixels(32, 32)
     maps = [attention_of(module, image) for module in modules]
     assert float((maps[0] - maps[1]).abs().max()) > 1e-3
-    assert "blocks.0.attn.k_bias" not in without.tensors
+    assert not without.tensors["blocks.0.attn.k_bias"].any()
 
 
 def test_a_mask_that_is_not_a_number_is_refused(tmp_path):

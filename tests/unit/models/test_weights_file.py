@@ -88,6 +88,13 @@ def test_a_missing_path_is_wrong_use(tmp_path):
         open_checkpoint(tmp_path / "nope.pth")
 
 
+def test_what_is_no_file_or_cannot_be_opened_is_wrong_use(tmp_path):
+    with pytest.raises(UsageError, match="no regular file"):
+        open_checkpoint(pathlib.Path("/dev/zero"))
+    with pytest.raises(UsageError, match="cannot be opened"):
+        open_checkpoint(tmp_path / ("x" * 300))
+
+
 def test_a_folder_needs_a_config_and_weights(tmp_path):
     with pytest.raises(UsageError, match="without config"):
         open_checkpoint(tmp_path)
