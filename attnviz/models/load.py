@@ -148,6 +148,8 @@ def _choose(
     arguments: dict[str, Any] = {}
     if checkpoint is not None:
         arguments |= stored_grid(checkpoint.facts)
+        if checkpoint.facts.rotary and checkpoint.facts.qkv_bias:
+            arguments["qkv_bias"] = True  # timm's DINOv3 leaves them out, as Meta's are all zero
     return _Choice(name, spec, Architecture(timm_name, arguments | own))
 
 

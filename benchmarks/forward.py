@@ -1,0 +1,141 @@
+"""Time of every command's maps against timm's plain forward pass: same model, input and process.
+
+Beside ours: what people do elsewhere. ``unfused hooks`` switches fused attention off and keeps the
+matrices of all layers; ``vit-explain style`` is rollout by N x N products with torch.topk on them;
+``transformers eager`` is output_attentions=True of the same architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from attnviz.attention.compute import compute
+from attnviz.domain import Box, FitGeometry, RolloutOptions, Size
+from attnviz.models.backbone import Backbone
+from attnviz.models.load import load_backbone
+from attnviz.requests import (
+    CommandRequest,
+    HeadsRequest,
+    LayersRequest,
+    ModelRequest,
+    PatchRequest,
+    RolloutRequest,
+    ScoreRequest,
+)
+from benchmarks.timing import Work, interleaved, ratios
+
+COMMANDS: dict[str, CommandRequest] = {
+    "heads": HeadsRequest(distance=False),
+    "heads with distances": HeadsRequest(),
+    "layers": LayersRequest(distance=False),
+    "layers with distances": LayersRequest(),
+    "patch": PatchRequest(),
+    "rollout, no discard": RolloutRequest(options=RolloutOptions(discard_ratio=0)),
+    "rollout, discard 0.9": RolloutRequest(),
+    "score": ScoreRequest(),
+}
+
+
+def random_batch(side: int, device: torch.device, count: int = 1) -> torch.Tensor:
+    """Noise of a fixed seed: (count, 3, side, side)."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, 3, side, side, generator=generator).to(device)
+
+
+def geometry_of(side: int, patch: int) -> FitGeometry:
+    """A square picture that is its own model input."""
+    size = Size(side, side)
+    return FitGeometry(size, size, patch, Box(0, 0, side, side))
+
+
+def command_work(model: Backbone, batch: torch.Tensor, command: CommandRequest) -> Work:
+    """One command's maps of a batch, as the pipeline computes them."""
+    geometries = [geometry_of(batch.shape[-1], model.info.patch)] * batch.shape[0]
+    return lambda: compute(model, batch, geometries, command)
+
+
+def plain_work(model: Backbone, batch: torch.Tensor) -> Work:
+    """The plain forward pass with fused attention."""
+
+    def work() -> None:
+        with torch.inference_mode():
+            model.run(batch)
+        if batch.is_cuda:
+            torch.cuda.synchronize()
+
+    return work
+
+
+def all_matrices(model: Backbone, batch: torch.Tensor) -> list[np.ndarray[Any, Any]]:
+    """The matrices of all layers by hooks on unfused attention, as most scripts take them."""
+    found: list[torch.Tensor] = []
+    modules: list[Any] = [block.attn for block in model.blocks]
+    handles = [
+        module.attn_drop.register_forward_hook(lambda _m, _i, out: found.append(out))
+        for module in modules
+    ]
+    for module in modules:
+        module.fused_attn = False
+    try:
+        with torch.inference_mode():
+            model.run(batch)
+    finally:
+        for module, handle in zip(modules, handles, strict=True):
+            module.fused_attn = True
+            handle.remove()
+    return found
+
+
+def product_rollout(model: Backbone, batch: torch.Tensor) -> torch.Tensor:
+    """Rollout in the style of vit-explain: every matrix held, topk on it, N x N products."""
+    result = torch.eye(all_tokens(model, batch))
+    with torch.inference_mode():
+        for attention in all_matrices(model, batch):
+            fused = attention.mean(dim=1)
+            flat = fused.view(fused.shape[0], -1)
+            _, lowest = flat.topk(int(flat.shape[-1] * 0.9), dim=-1, largest=False)
+            flat[0, lowest[0][lowest[0] != 0]] = 0
+            mixed = (fused + torch.eye(fused.shape[-1])) / 2
+            result = (mixed / mixed.sum(dim=-1, keepdim=True)) @ result
+    return result
+
+
+def all_tokens(model: Backbone, batch: torch.Tensor) -> int:
+    """N of a batch."""
+    return model.info.prefix + (batch.shape[-1] // model.info.patch) ** 2
+
+
+def eager_work(side: int) -> Callable[[], object]:
+    """A transformers ViT-S/8 in eager mode with output_attentions=True, random weights."""
+    from transformers import ViTConfig, ViTModel
+
+    config = ViTConfig(
+        hidden_size=384, num_attention_heads=6, intermediate_size=1536, patch_size=8,
+        image_size=224, attn_implementation="eager",
+    )  # fmt: skip
+    network = ViTModel(config, add_pooling_layer=False).eval()
+    pixels = random_batch(side, torch.device("cpu"))
+
+    def work() -> object:
+        with torch.inference_mode():
+            return network(pixels, output_attentions=True, interpolate_pos_encoding=True)
+
+    return work
+
+
+def measure(side: int, rounds: int, *, others: bool = True) -> tuple[float, dict[str, float]]:
+    """Median seconds of the plain pass at a size, and every ratio to it (ViT-S/8, batch 1)."""
+    model = load_backbone(ModelRequest(name="dino_vits8", random_weights=True))
+    batch = random_batch(side, model.device)
+    works: dict[str, Work] = {"plain": plain_work(model, batch)}
+    works |= {name: command_work(model, batch, command) for name, command in COMMANDS.items()}
+    if others and model.device.type == "cpu":
+        works["unfused hooks, all layers"] = lambda: all_matrices(model, batch)
+        works["vit-explain style rollout"] = lambda: product_rollout(model, batch)
+        works["transformers eager"] = eager_work(side)
+    seconds = interleaved(works, rounds)
+    return float(np.median(seconds["plain"])), ratios(seconds, "plain")

@@ -1,0 +1,45 @@
+"""``attnviz heads`` on one picture against a process that imports timm, builds and runs the model.
+
+Both read the same weights file, so both pay for what a user pays for.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from attnviz.models.load import load_backbone
+from attnviz.requests import ModelRequest
+from benchmarks.timing import Work, interleaved, ratios
+
+PLAIN = """
+import sys, timm, torch
+model = timm.create_model("vit_small_patch8_224.dino", num_classes=0, dynamic_img_size=True).eval()
+model.load_state_dict(torch.load(sys.argv[1], weights_only=True))
+with torch.inference_mode():
+    model(torch.zeros(1, 3, 224, 336))
+"""
+
+
+def measure(picture: Path, rounds: int) -> tuple[float, float]:
+    """Median seconds of the plain process, and the ratio of ours to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / "dino_vits8.pth"
+        model = load_backbone(ModelRequest(name="dino_vits8", random_weights=True, device="cpu"))
+        torch.save(model.module.state_dict(), weights)
+        ours = [
+            sys.executable, "-m", "attnviz", "heads", str(picture), "--model", "dino_vits8",
+            "--checkpoint", str(weights), "--out", folder, "--quiet", "--device", "cpu",
+        ]  # fmt: skip
+        plain = [sys.executable, "-c", PLAIN, str(weights)]
+
+        def process(command: list[str]) -> Work:
+            return lambda: subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+
+        works = {"plain": process(plain), "heads": process(ours)}
+        seconds = interleaved(works, rounds)
+    return sorted(seconds["plain"])[rounds // 2], ratios(seconds, "plain")["heads"]

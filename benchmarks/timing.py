@@ -1,0 +1,31 @@
+"""Interleaved timing: on a shared machine only ratios of neighbours in time mean something."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+Work = Callable[[], object]
+
+
+def interleaved(works: Mapping[str, Work], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each piece of work, run in turn ``rounds`` times after one round to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(rounds + 1):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratios(seconds: Mapping[str, list[float]], base: str) -> dict[str, float]:
+    """Median over the rounds of each one's time divided by the base's in the same round."""
+    return {
+        name: statistics.median(
+            own / plain for own, plain in zip(times, seconds[base], strict=True)
+        )
+        for name, times in seconds.items()
+    }
