@@ -172,9 +172,7 @@ def read_info(module: Any, name: str, timm_name: str, positions: Positions) -> M
         patch=int(patch[0]),
         width=int(module.embed_dim),
         depth=len(module.blocks),
-        heads=int(module.blocks[0].attn.num_heads)
-        if hasattr(module.blocks[0], "attn")
-        else int(module.blocks[0].num_heads),
+        heads=_heads_of(module.blocks[0], name),
         prefix=prefix,
         registers=registers,
         has_cls=getattr(module, "cls_token", None) is not None,
@@ -184,6 +182,18 @@ def read_info(module: Any, name: str, timm_name: str, positions: Positions) -> M
         interpolation=str(config["interpolation"]),
         positions=positions,
         weights="",
+    )
+
+
+def _heads_of(block: Any, name: str) -> int:
+    """Heads of a block: its attention is a part of it, or the block itself (parallel blocks)."""
+    for holder in (getattr(block, "attn", None), block):
+        heads = getattr(holder, "num_heads", None)
+        if isinstance(heads, int):
+            return heads
+    raise UnsupportedModelError(
+        f"{name} has no single attention in a block ({type(block).__name__})",
+        "its attention is not one softmax per head and cannot be shown exactly",
     )
 
 

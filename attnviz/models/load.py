@@ -27,7 +27,7 @@ from attnviz.models.identify import check_against, identify
 from attnviz.models.loading import load_strictly
 from attnviz.requests import ModelRequest
 
-FAMILIES = ("vision_transformer", "eva", "deit", "beit")
+FAMILIES = ("vision_transformer", "eva", "deit")
 """timm's modules of plain ViTs: one softmax attention a block over all tokens of the picture."""
 
 _WITH_OFFSET = (Source.DINO, Source.DINOV2)
@@ -99,7 +99,7 @@ def _named_spec(request: ModelRequest) -> ModelSpec | None:
             raise UnsupportedModelError(
                 f"{name} is no plain Vision Transformer (timm's {family})",
                 "supported are DINO, DINOv2, DINOv3 (`attnviz models`) and timm's ViT, DeiT, "
-                "CLIP, SigLIP, EVA and BEiT models",
+                "CLIP, SigLIP and EVA models",
             )
     return spec
 
