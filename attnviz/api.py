@@ -30,8 +30,10 @@ from attnviz.domain import (
     Maps,
     PatchMaps,
     Picture,
+    Positions,
     Precision,
     PreparedImage,
+    Query,
     RgbImage,
     RolloutMaps,
     RolloutOptions,
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import ByteArray, Positions
+    from attnviz.domain import ByteArray
 
 _Maps = TypeVar("_Maps", bound=Maps)
 
@@ -72,7 +74,7 @@ def load_model(
     random_weights: bool = False,
     device: str = "auto",
     precision: Precision | str = Precision.FLOAT32,
-    positions: Positions | None = None,
+    positions: Positions | str | None = None,
     **sizes: int,
 ) -> Backbone:
     """A model by name, from a checkpoint, or both; ``sizes`` as ``--model-arg`` (depth=6, ...).
@@ -89,7 +91,7 @@ def load_model(
             random_weights=random_weights,
             device=device,
             precision=Precision(precision),
-            positions=positions,
+            positions=None if positions is None else Positions(positions),
             args=sizes,
         )
     )
@@ -192,5 +194,7 @@ def draw(
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
     patch), ``query`` (heads, layers, rollout). Nothing is shown or written.
     """
+    if "query" in options:
+        options["query"] = Query(options["query"])
     picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
     return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)

@@ -8,7 +8,7 @@ display. This module imports neither numpy nor torch, so that ``attnviz --help``
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -106,6 +106,20 @@ class ImageFormat(StrEnum):
     PNG = "png"
     PDF = "pdf"
     SVG = "svg"
+
+
+def take_choices(values: Any) -> None:
+    """Make the members of what a dataclass was given as text: "max" becomes ``Fusion.MAX``.
+
+    Members are compared by identity, so a text left as it is would be taken for another choice.
+
+    Raises:
+        ValueError: A text that is no member.
+    """
+    for item in fields(values):
+        if isinstance(item.default, StrEnum):
+            chosen = type(item.default)(getattr(values, item.name))
+            object.__setattr__(values, item.name, chosen)
 
 
 class Size(NamedTuple):
@@ -343,6 +357,9 @@ class RolloutOptions:
     discard: DiscardOrder = DiscardOrder.AFTER
     start_layer: int = 0
 
+    def __post_init__(self) -> None:
+        take_choices(self)
+
 
 @dataclass(frozen=True, eq=False)
 class RolloutMaps:
@@ -438,6 +455,9 @@ class DrawStyle:
     fixed_limits: tuple[float, float] | None = None
     interpolation: Interpolation = Interpolation.NEAREST
     alpha: float = DEFAULT_ALPHA
+
+    def __post_init__(self) -> None:
+        take_choices(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from attnviz.domain import (
     Query,
     RolloutOptions,
     Size,
+    take_choices,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class InputRequest:
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
 
+    def __post_init__(self) -> None:
+        take_choices(self)
+
 
 @dataclass(frozen=True)
 class OutputRequest:
@@ -85,6 +89,9 @@ class HeadsRequest:
     distance: bool = True
     query: Query = Query.CLS
 
+    def __post_init__(self) -> None:
+        take_choices(self)
+
 
 @dataclass(frozen=True)
 class LayersRequest:
@@ -96,6 +103,9 @@ class LayersRequest:
     distance: bool = True
     query: Query = Query.CLS
 
+    def __post_init__(self) -> None:
+        take_choices(self)
+
 
 @dataclass(frozen=True)
 class RolloutRequest:
@@ -105,6 +115,9 @@ class RolloutRequest:
     heads: tuple[int, ...] | None = None
     depths: tuple[int, ...] = ()
     query: Query = Query.CLS
+
+    def __post_init__(self) -> None:
+        take_choices(self)
 
 
 @dataclass(frozen=True)
