@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import platform
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -32,7 +33,7 @@ from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.record import is_current, record_of
-from attnviz.render import Renderer, RenderJob
+from attnviz.render import Pending, Renderer, RenderJob
 from attnviz.requests import RunRequest, command_name, written_options
 
 READERS = 2
@@ -52,11 +53,20 @@ def run(request: RunRequest) -> Iterator[Event]:
     """Draw one command's figures of all pictures.
 
     Yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` a picture. Without any
-    picture only the ``Failed`` of the inputs are yielded and no model is loaded.
+    picture only the ``Failed`` of the inputs are yielded and no model is loaded. With
+    ``fail_fast`` the first ``Failed`` is the last event.
 
     Raises:
         AttnvizError: Nothing can be done at all: the options, the model or the output folder.
     """
+    with closing(_events(request)) as events:
+        for event in events:
+            yield event
+            if request.fail_fast and isinstance(event, Failed):
+                return
+
+
+def _events(request: RunRequest) -> Generator[Event, None, None]:
     folder = request.output.folder
     found = find_images(request.inputs.inputs, exclude=folder)
     plans = plan_outputs(found.files, command_name(request.command), request.output)
@@ -69,8 +79,6 @@ def run(request: RunRequest) -> Iterator[Event]:
         yield Started(total, model.info, model.notes, found.skipped)
     for name, error in found.missing:
         yield Failed(name, error)
-        if request.fail_fast:
-            return
     if found.files:
         yield from _Run(request, model, plans).events()
 
@@ -99,7 +107,7 @@ class _Run:
             ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
             Renderer(workers) as renderer,
         ):
-            waiting: deque[tuple[_Ready, tuple[dict[str, Any], ...], Future[Any]]] = deque()
+            waiting: deque[tuple[_Ready, tuple[dict[str, Any], ...], Pending]] = deque()
             try:
                 for outcome in self._outcomes(readers):
                     if not isinstance(outcome, tuple):
@@ -107,10 +115,10 @@ class _Run:
                     else:
                         ready, maps = outcome
                         waiting.append((ready, table(maps), renderer.submit(self._job(*outcome))))
-                    while waiting and (len(waiting) > 2 * workers or waiting[0][2].done()):
-                        yield self._finished(*waiting.popleft())
+                    while waiting and (len(waiting) > 2 * workers or waiting[0][2].future.done()):
+                        yield self._finished(renderer, *waiting.popleft())
                 while waiting:
-                    yield self._finished(*waiting.popleft())
+                    yield self._finished(renderer, *waiting.popleft())
             except BaseException:
                 readers.shutdown(wait=False, cancel_futures=True)
                 renderer.cancel()
@@ -242,10 +250,14 @@ class _Run:
         )
 
     def _finished(
-        self, ready: _Ready, rows: tuple[dict[str, Any], ...], future: Future[Any]
+        self,
+        renderer: Renderer,
+        ready: _Ready,
+        rows: tuple[dict[str, Any], ...],
+        pending: Pending,
     ) -> Done | Failed:
         try:
-            written = future.result()
+            written = renderer.result(pending)
         except AttnvizError as error:
             return Failed(str(ready.file.path), _about(ready.file, error))
         record = record_of(ready.provenance, written, rows)

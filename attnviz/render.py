@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from attnviz.domain import HeadsMaps, Picture, ScoreMaps
-from attnviz.errors import AttnvizError
+from attnviz.errors import OutputError
 from attnviz.figures import draw, overlay_images
 from attnviz.output.data import arrays_of, score_rows
 from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
@@ -80,10 +80,23 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     return (*drawn, *written)
 
 
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """A job that was handed in, and what will become of it."""
+
+    job: RenderJob
+    future: Future[tuple[WrittenFile, ...]]
+
+
 class Renderer:
-    """Runs jobs in ``workers`` processes, or in this one when there are none."""
+    """Runs jobs in ``workers`` processes, or in this one when there are none.
+
+    A process that dies costs the picture it was drawing: the others that were waiting for it are
+    drawn again, each alone, so that one bad picture cannot take them along.
+    """
 
     def __init__(self, workers: int) -> None:
+        self._workers = workers
         self._pool = _start_pool(workers) if workers else None
 
     def __enter__(self) -> Self:
@@ -98,16 +111,48 @@ class Renderer:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=error is not None)
 
-    def submit(self, job: RenderJob) -> Future[tuple[WrittenFile, ...]]:
-        """Start a job; the future holds its files or its error."""
+    def submit(self, job: RenderJob) -> Pending:
+        """Start a job."""
         if self._pool is not None:
-            return self._pool.submit(render, job)
+            try:
+                return Pending(job, self._pool.submit(render, job))
+            except BrokenExecutor as error:
+                failed: Future[tuple[WrittenFile, ...]] = Future()
+                failed.set_exception(error)
+                return Pending(job, failed)
         future: Future[tuple[WrittenFile, ...]] = Future()
         try:
             future.set_result(render(job))
-        except AttnvizError as error:
+        except Exception as error:  # noqa: BLE001 - raised again by result(), as from a process
             future.set_exception(error)
-        return future
+        return Pending(job, future)
+
+    def result(self, pending: Pending) -> tuple[WrittenFile, ...]:
+        """Wait for a job's files.
+
+        Raises:
+            OutputError: A file cannot be written, or the process that drew it died.
+        """
+        try:
+            return pending.future.result()
+        except BrokenExecutor:
+            self._replace_pool()
+            alone = _start_pool(1)
+            try:
+                return alone.submit(render, pending.job).result()
+            except BrokenExecutor as error:
+                raise OutputError(
+                    "the process that drew it died, perhaps for want of memory",
+                    "try a smaller --dpi or fewer --workers",
+                ) from error
+            finally:
+                alone.shutdown()
+
+    def _replace_pool(self) -> None:
+        """A fresh pool in place of one that a dying process broke."""
+        if self._pool is not None and getattr(self._pool, "_broken", False):
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = _start_pool(self._workers)
 
     def cancel(self) -> None:
         """Drop what has not begun."""
