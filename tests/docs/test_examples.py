@@ -1,0 +1,165 @@
+"""The documents run as written: Python blocks, command lines, links, and names of tests."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import attnviz
+from attnviz.cli.app import app, main
+
+ROOT = Path(__file__).resolve().parents[2]
+# docs/cli.md is generated, and tests/cli checks its examples.
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "cli.md"),
+]
+TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+MAKE_FIGURES = (ROOT / "docs" / "figures" / "make.sh").read_text(encoding="utf-8")
+
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)#\s]+)\)")
+FILES = ("heads.toml",)
+
+
+def python_blocks(name: str) -> list[str]:
+    return PYTHON.findall(TEXTS[name])
+
+
+def commands_in(line: str) -> list[list[str]]:
+    """The attnviz calls of a shell line, each as its arguments."""
+    words = shlex.shlex(line, posix=True, punctuation_chars="|;&")
+    words.whitespace_split = True
+    calls: list[list[str]] = [[]]
+    for word in words:
+        if word in {"|", ";", "&&", "do"}:
+            calls.append([])
+        else:
+            calls[-1].append(word)
+    return [call[1:] for call in calls if call[:1] == ["attnviz"]]
+
+
+def command_lines() -> list[tuple[str, list[str]]]:
+    found = []
+    for name, text in TEXTS.items():
+        prose = PYTHON.sub("", text)
+        lines = [line for line in prose.splitlines() if line.startswith("    ")]
+        lines += [code for code in INLINE.findall(prose) if code.startswith("attnviz ")]
+        for line in lines:
+            if re.search(r"\battnviz ", line):
+                found += [(name, call) for call in commands_in(line)]
+    return [(name, call) for name, call in found if "COMMAND" not in call]
+
+
+def known_options() -> set[str]:
+    group = typer.main.get_command(app)
+    return {
+        option
+        for command in (group, *group.commands.values())
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    } | {"--help", "--install-completion"}
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A folder that looks like the root of the repository to what is read there."""
+    (tmp_path / "sample_images").symlink_to(ROOT / "sample_images")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+def test_python_blocks_run_in_their_order(name, workplace):
+    blocks = python_blocks(name)
+    assert blocks
+    names = {"__name__": "documents"}
+    for number, block in enumerate(blocks, 1):
+        exec(compile(block, f"{name}, block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize(("moved", "code"), [(0.0, 0), (1e-3, 1)])
+def test_the_comparison_of_data_files_sees_a_number_that_moved(moved, code, workplace):
+    (script,) = python_blocks("docs/ci-and-shell.md")
+    Path("compare.py").write_text(script, encoding="utf-8")
+    for folder, value in (("figures", 0.5), ("again", 0.5 + moved)):
+        Path(folder, "below").mkdir(parents=True)
+        np.savez(Path(folder, "below", "a.heads.npz"), attention=np.full(3, value), meta=folder)
+    run = subprocess.run(
+        [sys.executable, "compare.py", "figures", "again"], capture_output=True, check=False
+    )
+    assert run.returncode == code, run.stderr
+
+
+@pytest.mark.parametrize(("name", "arguments"), command_lines())
+def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch):
+    if "--install-completion" in arguments:
+        return  # it would write into the user's shell; test_every_option_exists has seen it
+    for file in FILES:
+        toml = re.search(rf"# {re.escape(file)}\n(.*?)\n\n", TEXTS["docs/ci-and-shell.md"], re.S)
+        Path(file).write_text(toml.group(1).replace("    ", ""), encoding="utf-8")
+    asked = []
+    fake = types.ModuleType("attnviz.pipeline")
+    fake.run = lambda request: asked.append(request) or iter(())
+    monkeypatch.setitem(sys.modules, "attnviz.pipeline", fake)
+    monkeypatch.setattr(attnviz, "pipeline", fake, raising=False)
+    code = main(arguments)
+    if arguments[0] == "models" or arguments[-1] == "--help":
+        assert code == 0
+    else:
+        assert len(asked) == 1, name
+
+
+def test_there_are_command_lines_of_every_command():
+    seen = {arguments[0] for _, arguments in command_lines()}
+    assert seen >= {"heads", "layers", "rollout", "patch", "score", "models"}
+
+
+def test_every_option_exists():
+    known = known_options()
+    for name, text in TEXTS.items():
+        for code in INLINE.findall(PYTHON.sub("", text)):
+            if code.startswith(("--", "attnviz ")):
+                options = re.findall(r"(?<!\S)--[a-z][a-z-]*", code)
+                assert set(options) <= known, (name, code)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_exist(page):
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_named_tests_exist():
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXTS["README.md"])
+    assert named
+    for path, function in named:
+        assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), path
+
+
+def test_every_page_is_in_the_index():
+    index = TEXTS["docs/README.md"]
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"]({page.name})" in index, page.name
+
+
+def test_the_readme_shows_the_figures_and_the_commands_that_made_them():
+    model = re.search(r"\$\{MODEL:-(.+?)\}", MAKE_FIGURES).group(1)
+    drawn = re.findall(r"^draw (.+)$", MAKE_FIGURES, re.MULTILINE)
+    assert len(drawn) == 5
+    written = [sorted(call) for _, call in command_lines()]
+    for line in drawn:
+        words = shlex.split(line)
+        assert sorted([*words, *shlex.split(model)]) in written, line
+        figure = f"docs/figures/{Path(words[1]).stem}.{words[0]}.png"
+        assert f"]({figure})" in TEXTS["README.md"]

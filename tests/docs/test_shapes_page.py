@@ -1,0 +1,46 @@
+"""The table of docs/shapes.md against the arrays of real results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.output.data import arrays_of
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
+ROW = re.compile(r"^\| (`\w+`|all|) ?\| ([\w, ¹²]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE)
+LETTERS = {"L": 2, "H": 3, "P": 5, "gh": 4, "gw": 6, "N": 29, "Q": 4, "K": 2}
+
+
+def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
+    """Command to its arrays: shape with numbers for letters, and type."""
+    pages: dict[str, dict[str, tuple[tuple[int, ...], str]]] = {}
+    command = ""
+    for first, names, shape, kind in ROW.findall(PAGE.read_text(encoding="utf-8")):
+        command = first.strip("`") or command
+        letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
+        sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
+        for name in re.sub("[ ¹²]", "", names).split(","):
+            pages.setdefault(command, {})[name] = (sides, kind)
+    for name, arrays in pages.items():
+        if name != "all":
+            arrays.update(pages["all"])
+    return pages
+
+
+@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "patch", "score"])
+def test_the_table_is_what_is_saved(command):
+    model = attnviz.load_model(
+        "dinov2_vits14_reg", random_weights=True, depth=LETTERS["L"], heads=LETTERS["H"]
+    )
+    pixels = np.random.default_rng(0).integers(0, 256, (56, 84, 3), dtype=np.uint8)
+    image = attnviz.prepare(pixels, model, size="original")
+    request = {"depths": (0,)} if command == "rollout" else {}
+    saved = arrays_of(getattr(attnviz, command)(model, image, **request))
+    expected = documented()[command]
+    expected.pop("meta")  # added when the file is written
+    assert {name: (array.shape, array.dtype.name) for name, array in saved.items()} == expected
