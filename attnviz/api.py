@@ -33,7 +33,6 @@ from attnviz.domain import (
     Positions,
     Precision,
     PreparedImage,
-    Query,
     RgbImage,
     RolloutMaps,
     RolloutOptions,
@@ -192,9 +191,7 @@ def draw(
     """The figure of some maps as matplotlib figures, one a page; usually one.
 
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
-    patch), ``query`` (heads, layers, rollout). Nothing is shown or written.
+    patch). Nothing is shown or written.
     """
-    if "query" in options:
-        options["query"] = Query(options["query"])
     picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
     return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)

@@ -291,7 +291,7 @@ class HeadsMaps:
     row, nats. heads: the model's index of each entry. What takes the whole matrix is None when it
     was not asked for: distance (H,), the mean attention distance over all patch queries in input
     pixels; to_cls (H, gh, gw), the attention of every patch to CLS; token_entropy (H, N), the
-    entropy of every token's row.
+    entropy of every token's row. query: whose rows these are.
     """
 
     attention: FloatArray
@@ -302,6 +302,7 @@ class HeadsMaps:
     heads: tuple[int, ...]
     to_cls: FloatArray | None = None
     token_entropy: FloatArray | None = None
+    query: Query = Query.CLS
 
     def __post_init__(self) -> None:
         count = len(self.heads)
@@ -331,6 +332,7 @@ class LayersMaps:
     distance: FloatArray | None
     layers: tuple[int, ...]
     heads: tuple[int, ...]
+    query: Query = Query.CLS
 
     def __post_init__(self) -> None:
         both = (len(self.layers), len(self.heads))
@@ -366,8 +368,8 @@ class RolloutMaps:
     """The rollout's CLS row and, beside it, the last layer's mean CLS map.
 
     rollout (gh, gw), prefix (P,): rollout and prefix sum to 1. last (gh, gw): mean over heads of
-    the last layer's CLS row. depths and at_depth (K, gh, gw), at_depth_prefix (K, P): the rollout
-    from the start layer up to and including each depth.
+    the last layer's row of the same query. depths and at_depth (K, gh, gw), at_depth_prefix
+    (K, P): the rollout from the start layer up to and including each depth.
     """
 
     rollout: FloatArray
@@ -379,6 +381,7 @@ class RolloutMaps:
     at_depth: FloatArray
     at_depth_prefix: FloatArray
     heads: tuple[int, ...]
+    query: Query = Query.CLS
 
     def __post_init__(self) -> None:
         grid = tuple(self.rollout.shape)

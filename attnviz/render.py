@@ -43,14 +43,12 @@ def draw_options(command: CommandRequest) -> dict[str, Any]:
     """The options of a request that its drawing takes."""
     match command:
         case HeadsRequest():
-            return {"threshold": command.threshold, "query": command.query}
+            return {"threshold": command.threshold}
         case LayersRequest():
-            return {"each_head": command.each_head, "query": command.query}
-        case RolloutRequest():
-            return {"query": command.query}
+            return {"each_head": command.each_head}
         case PatchRequest():
             return {"each_head": command.each_head}
-        case ScoreRequest():
+        case RolloutRequest() | ScoreRequest():
             return {}
 
 

@@ -77,6 +77,15 @@ def row_blocks(
     _check_sample(call, output)
 
 
+def patch_mean_row(call: AttentionCall, prefix: int) -> Tensor:
+    """Mean over the patch queries of their rows, per head of one image: (H, N) float32."""
+    _, heads, tokens, _ = call.query.shape
+    total = torch.zeros(heads, tokens, device=call.query.device)
+    for block in row_blocks(call, first_row=prefix):
+        total[block.heads] += block.attention.sum(dim=1)
+    return total / (tokens - prefix)
+
+
 def _times_value(attention: Tensor, value: Tensor, out: Tensor) -> None:
     """Write attention (h, R, N) times V (h, N, d) to ``out``, in its own number type."""
     if out.dtype == torch.float32 and attention.shape[0] == 1:

@@ -65,6 +65,7 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
                 else None,
                 layer=layer,
                 heads=heads,
+                query=request.query,
             )
         )
     return maps
@@ -99,6 +100,7 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
                 distance=distance,
                 layers=layers,
                 heads=heads,
+                query=request.query,
             )
         )
     return maps

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from attnviz.attention.blocks import row_blocks
+from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.maps import grid_of
@@ -192,7 +192,6 @@ def rollout_maps(
     images = batch.shape[0]
     keep = 4 * tokens * tokens * (last + 1 - start) * images <= KEEP_LIMIT_BYTES
     paths = [_Path({}, {}) for _ in range(images)]
-    first = torch.zeros(1, dtype=torch.long, device=batch.device)
     last_rows: list[Tensor] = []
 
     def take(call: AttentionCall) -> Tensor | None:
@@ -200,7 +199,7 @@ def rollout_maps(
             return None
         parts = [call.of_image(image) for image in range(images)]
         if call.layer == last:
-            last_rows.extend(part.rows(first)[0, list(heads), 0] for part in parts)  # H, N
+            last_rows.extend(_query_row(part, request.query, info.prefix) for part in parts)
         # The deepest layer meets a vector with a single entry, CLS: without a discard, its row is
         # all that is needed of the matrix.
         if not keep or (call.layer == last and not _needs_whole(options, request.query)):
@@ -219,7 +218,7 @@ def rollout_maps(
         vectors = _roll(path, depths, start, heads, request, info.prefix, tokens)
         values = vectors.cpu().numpy()  # K, N
         at_depth = np.ascontiguousarray(values[:, info.prefix :]).reshape(-1, *grid)
-        mean_last = rows.mean(dim=0).cpu().numpy()[info.prefix :].reshape(grid)
+        mean_last = rows[list(heads)].mean(dim=0).cpu().numpy()[info.prefix :].reshape(grid)
         maps.append(
             RolloutMaps(
                 rollout=at_depth[-1],
@@ -231,9 +230,17 @@ def rollout_maps(
                 at_depth=at_depth,
                 at_depth_prefix=values[:, : info.prefix],
                 heads=heads,
+                query=request.query,
             )
         )
     return maps
+
+
+def _query_row(call: AttentionCall, query: Query, prefix: int) -> Tensor:
+    """The row of the query in one layer of one image, every head: (H, N)."""
+    if query is Query.MEAN:
+        return patch_mean_row(call, prefix)
+    return call.rows(torch.zeros(1, dtype=torch.long, device=call.query.device))[0, :, 0]
 
 
 def _needs_whole(options: RolloutOptions, query: Query) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.blocks import row_blocks
+from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, need_cls
 from attnviz.attention.maps import grid_of
@@ -90,12 +90,3 @@ def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> l
 
     capture(model, batch, layer, take)
     return maps
-
-
-def patch_mean_row(call: AttentionCall, prefix: int) -> Tensor:
-    """Mean over the patch queries of their rows, per head of one image: (H, N) float32."""
-    _, heads, tokens, _ = call.query.shape
-    total = torch.zeros(heads, tokens, device=call.query.device)
-    for block in row_blocks(call, first_row=prefix):
-        total[block.heads] += block.attention.sum(dim=1)
-    return total / (tokens - prefix)

@@ -22,8 +22,8 @@ def draw(
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
 
-    options: those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch),
-    ``query`` (heads, layers, rollout). Another one raises TypeError.
+    options: those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch).
+    Another one raises TypeError.
     """
     match maps:
         case HeadsMaps():

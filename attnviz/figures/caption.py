@@ -62,9 +62,9 @@ def prefix_words(prefix: FloatArray, model: ModelInfo) -> str:
 
     prefix: (..., P) raw weights, the class token (and a distillation token) first.
     """
-    mass = np.asarray(prefix, np.float64).reshape(-1, prefix.shape[-1]).mean(axis=0)  # (P,)
-    if not mass.size:
+    if not prefix.shape[-1]:
         return ""
+    mass = np.asarray(prefix, np.float64).reshape(-1, prefix.shape[-1]).mean(axis=0)  # (P,)
     said = []
     if model.has_cls:
         said.append(f"{ink.share(float(mass[0]))} on CLS")

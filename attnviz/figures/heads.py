@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.domain import Query, Size
+from attnviz.domain import Size
 from attnviz.figures import style as ink
 from attnviz.figures.caption import (
     entropy_words,
@@ -52,19 +52,17 @@ def draw_heads(
     style: DrawStyle,
     *,
     threshold: float | None = None,
-    query: Query = Query.CLS,
 ) -> tuple[Figure, ...]:
     """The picture, every head in its own colour, mean, maximum, each head's map, entropy bars.
 
     threshold: also draw each head's mass mask on the picture, see ``mass_mask``.
-    query: whose rows the maps hold, for the words at the foot.
     """
     aspect = panel_aspect(picture)
     shared = common_limits(maps.attention, style)
     masks_words = f"masks hold {ink.share(threshold)} of the mass on patches" if threshold else ""
     parts = [
         layer_words(maps.layer, model),
-        query_words(query),
+        query_words(maps.query),
         scale_words(style),
         entropy_words(maps.tokens),
         prefix_words(maps.prefix, model),

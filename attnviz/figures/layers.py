@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from attnviz.domain import Query
 from attnviz.figures import style as ink
 from attnviz.figures.caption import entropy_words, prefix_words, query_words, sheet_with_caption
 from attnviz.figures.layout import GAP, MARGIN, Rect
@@ -40,19 +39,18 @@ def draw_layers(
     style: DrawStyle,
     *,
     each_head: bool = False,
-    query: Query = Query.CLS,
 ) -> tuple[Figure, ...]:
     """The picture, entropy and distance over depth, and the map of every layer.
 
     The maps are means over the heads, or with ``each_head`` every head's own, layers down and heads
-    across. query: whose rows the maps hold, for the words at the foot.
+    across.
     """
     means = maps.attention.mean(axis=1)  # (L, gh, gw)
     shared = common_limits(maps.attention if each_head else means, style)
     own = f"colours: {MATRIX_WORDS}"
     parts = [
         _layers_words(maps.layers, model),
-        query_words(query),
+        query_words(maps.query),
         own if each_head and not shared else scale_words(style),
         entropy_words(maps.tokens, len(maps.heads)),
         prefix_words(maps.prefix, model),

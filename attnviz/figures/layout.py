@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 
 MARGIN = 0.03
@@ -102,10 +103,19 @@ def tick_text(values: list[float]) -> list[str]:
     """
     largest = max(map(abs, values), default=0.0)
     if 0 < largest < 1e-3:
-        return [
-            "0" if v == 0 else f"{v:.1e}".replace(".0e", "e").replace("e-0", "e-") for v in values
-        ]
+        return _powers(values)
     for decimals in range(6):
         if all(abs(round(v, decimals) - v) <= 1e-9 * largest for v in values):
             return [f"{v:.{decimals}f}" for v in values]
     return [f"{v:g}" for v in values]
+
+
+def _powers(values: list[float]) -> list[str]:
+    """Values with powers of ten, with as many digits as give them exactly: 0, 5e-5, 1.5e-4."""
+    words = ["0"]
+    for digits in range(6):
+        words = ["0" if v == 0 else f"{v:.{digits}e}" for v in values]
+        if all(math.isclose(float(word), v) for word, v in zip(words, values, strict=True)):
+            break
+    trimmed = (re.sub(r"\.?0*e", "e", word) if "." in word else word for word in words)
+    return [word.replace("e-0", "e-") for word in trimmed]

@@ -216,6 +216,9 @@ def kept_histogram(
     stays = np.histogram(values[kept], bins=edges)[0]
     tallest = float((dropped + stays).max())
     rect = Rect(MARGIN, page.y, sheet.width, height)
+    partly = bool(kept.any() and not kept.all())
+    if partly:
+        heading += f", from {ink.number(float(values[kept].min()), 3)} (dashed)"
     frame = _framed(page, rect, (low, high), (0.0, tallest), heading)
     for index in range(count):
         left, right = frame.across(float(edges[index])), frame.across(float(edges[index + 1]))
@@ -225,23 +228,14 @@ def kept_histogram(
                 bottom, top = frame.down(base), frame.down(base + float(amount))
                 page.block(Rect(left, top, right - left - 0.008, bottom - top), colour)
                 base += float(amount)
-    places = ticks(low, high, most=max(4, int(rect.width / 0.7)))
+    places = ticks(low, high, most=max(5, int(rect.width / 0.7)))
     for value, words in zip(places, tick_text(places), strict=True):
         x = frame.across(value)
         half = ink.text_width(words) / 2
         if rect.left <= x - half and x + half <= rect.right:
             page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
             page.text(x, frame.box.bottom + 0.135, words, align="center")
-    if kept.any() and not kept.all():
-        border = float(values[kept].min())
-        x = frame.across(border)
+    if partly:
+        x = frame.across(float(values[kept].min()))
         page.stroke([[x, frame.box.top], [x, frame.box.bottom]], ink.INK, 0.9, dashed=True)
-        words = f"kept from {ink.number(border, 3)}"
-        left = x + 0.05 + ink.text_width(words) <= frame.box.right
-        page.text(
-            x + (0.05 if left else -0.05),
-            frame.box.top + 0.08,
-            words,
-            align="left" if left else "right",
-        )
     page.y += height

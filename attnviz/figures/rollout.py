@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.domain import Query
 from attnviz.figures import style as ink
 from attnviz.figures.caption import prefix_words, query_words, sheet_with_caption
 from attnviz.figures.panels import (
@@ -28,13 +27,10 @@ def draw_rollout(
     picture: Picture,
     model: ModelInfo,
     style: DrawStyle,
-    *,
-    query: Query = Query.CLS,
 ) -> tuple[Figure, ...]:
     """The picture, the last layer's mean, the rollout, and the rollout over the picture.
 
     Below them the rollout after each of ``maps.depths``, when there is more than the last.
-    query: whose row was rolled out, for the words at the foot.
     """
     staged = [depth for depth in maps.depths if depth != maps.last_layer]
     drawn = [maps.last, maps.rollout, *(maps.at_depth if staged else ())]
@@ -45,7 +41,7 @@ def draw_rollout(
     parts = [
         f"rollout of layers {start}{ink.TO}{maps.last_layer}{of_all}",
         *_option_words(maps.options),
-        query_words(query),
+        query_words(maps.query),
         scale_words(style),
         prefix_words(maps.prefix, model),
     ]

@@ -41,7 +41,7 @@ class PatchOptions(SharedOptions):
 def patch(options: PatchOptions) -> int:
     """Where single patches look, in one layer.
 
-    Each patch marked on the picture, and below it its map: the mean over heads, or every head.
+    Each patch marked on the picture, and its map: the mean over heads, or every head.
 
     Example: attnviz patch photo.jpg --at 3,7 --xy 240,120
     """

@@ -68,7 +68,7 @@ def test_a_patch_is_the_row_behind_the_prefix():
 
 
 def test_a_cell_outside_the_grid_is_refused():
-    with pytest.raises(UsageError, match="rows run|outside the grid"):
+    with pytest.raises(UsageError, match="outside the grid"):
         patch_maps(tiny_vit(), batch_of(), [[(3, 0)]], PatchRequest())
 
 

@@ -144,6 +144,8 @@ def test_the_mean_query_is_the_mean_over_the_patches_rollouts():
         product = (0.5 * np.eye(16) + 0.5 * layer.mean(axis=0)) @ product
     maps = rollout_maps(backbone, batch, RolloutRequest(options=PAPER, query=Query.MEAN))[0]
     np.testing.assert_allclose(maps.rollout.ravel(), product.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(maps.last.ravel(), dense[-1].mean(axis=(0, 1)), atol=1e-6)
+    assert maps.query is Query.MEAN
 
 
 @pytest.mark.parametrize("ratio", [1, 1.5, -0.1, float("nan")])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.attention.score import keep_highest, patch_mean_row, score_maps, score_terms
+from attnviz.attention.blocks import patch_mean_row
+from attnviz.attention.score import keep_highest, score_maps, score_terms
 from attnviz.errors import UsageError
 from attnviz.requests import ScoreRequest
 from tests.helpers.planted import dense_attention, planted_call, tiny_vit
