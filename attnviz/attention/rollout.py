@@ -14,7 +14,7 @@ is made again, rows at a time, on the way back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -224,7 +224,7 @@ def rollout_maps(
                 rollout=at_depth[-1],
                 prefix=values[-1, : info.prefix],
                 last=mean_last,
-                options=options,
+                options=replace(options, start_layer=start),
                 last_layer=last,
                 depths=depths,
                 at_depth=at_depth,
