@@ -1,11 +1,15 @@
-"""The command line in this process, with a pipeline that only notes what it was asked to do."""
+"""The command line in this process: with a pipeline that only notes what it was asked to do, and
+with the real one and a tiny checkpoint.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +17,8 @@ import attnviz
 from attnviz.cli.app import main
 from attnviz.events import Event
 from attnviz.requests import RunRequest
+from tests.helpers.command_line import attnviz as attnviz_command_line
+from tests.helpers.photos import save_scene
 
 
 @dataclass
@@ -70,3 +76,41 @@ def request_of(pipeline: FakePipeline, attnviz_command):
         return pipeline.requests.pop()
 
     return call
+
+
+@pytest.fixture(scope="session")
+def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of 4 layers, 2 heads and patches of 8 in DINO's layout; native size 32."""
+    # Imported here: most tests of the command line need no torch.
+    from tests.helpers import checkpoints
+
+    return checkpoints.save(tmp_path_factory.mktemp("weights") / "tiny.pth", checkpoints.original())
+
+
+@pytest.fixture
+def tiny(tiny_weights: Path) -> tuple[str, ...]:
+    """The options that choose the tiny checkpoint, with figures that are quick to draw."""
+    return ("--checkpoint", str(tiny_weights), "--model-arg", "heads=2", "--dpi", "30")
+
+
+@pytest.fixture
+def real(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The whole command line in this process, run in the test's own folder."""
+
+    def call(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        with contextlib.chdir(tmp_path):
+            code = attnviz_command_line(*arguments)
+        return Outcome(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of small pictures of two sizes, one of them in a sub-folder."""
+    folder = tmp_path / "photos"
+    for name, height, width in (("1.png", 40, 40), ("2.jpg", 40, 40), ("10.png", 48, 72),
+                                ("deep/er/3.png", 40, 40)):  # fmt: skip
+        save_scene(folder / name, height, width)
+    return folder
