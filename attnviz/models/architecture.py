@@ -22,6 +22,9 @@ MODEL_ARGS = {
 }
 """``--model-arg`` names, and what timm calls them."""
 
+_EVA = {"registers": "num_reg_tokens"}
+"""The same where timm's EVA models, DINOv3 among them, have another word."""
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -31,8 +34,8 @@ class Architecture:
     arguments: dict[str, Any]
 
 
-def timm_arguments(args: Mapping[str, int]) -> dict[str, Any]:
-    """The user's own sizes as timm's arguments.
+def timm_arguments(args: Mapping[str, int], *, eva: bool = False) -> dict[str, Any]:
+    """The user's own sizes as timm's arguments; ``eva``: of a model in timm's EVA module.
 
     Raises:
         UsageError: An unknown name or a size below 1.
@@ -43,7 +46,8 @@ def timm_arguments(args: Mapping[str, int]) -> dict[str, Any]:
             raise UsageError(f"--model-arg {name} is unknown", f"known are {known}")
         if value < (0 if name == "registers" else 1):
             raise UsageError(f"--model-arg {name}={value} is too small")
-    return {MODEL_ARGS[name]: value for name, value in args.items()}
+    words = MODEL_ARGS | _EVA if eva else MODEL_ARGS
+    return {words[name]: value for name, value in args.items()}
 
 
 def stored_grid(facts: Facts) -> dict[str, Any]:
@@ -53,10 +57,11 @@ def stored_grid(facts: Facts) -> dict[str, Any]:
     return {"img_size": (facts.grid.height * facts.patch, facts.grid.width * facts.patch)}
 
 
-def from_facts(facts: Facts, args: Mapping[str, int]) -> Architecture:
+def from_facts(facts: Facts, args: Mapping[str, int], *, dino: bool = False) -> Architecture:
     """A module for a network that no name stands for, from its own shapes.
 
-    The head count is not stored in weights: it comes from a config, from ``args``, or is refused.
+    ``dino``: a plain ViT gets its pixels as DINO's do, not as supervised ones. The head count is
+    not stored in weights: it comes from a config, from ``args``, or is refused.
 
     Raises:
         CheckpointError: Something about the network cannot be told from the file.
@@ -68,6 +73,8 @@ def from_facts(facts: Facts, args: Mapping[str, int]) -> Architecture:
             f"in them (patch {facts.patch}, width {facts.width}, depth {facts.depth})",
             "name the model with --model, or give --model-arg heads=N",
         )
+    if facts.width % heads:
+        raise CheckpointError(f"{heads} heads do not divide the width {facts.width} of the weights")
     arguments: dict[str, Any] = {
         "patch_size": facts.patch,
         "embed_dim": facts.width,
@@ -91,7 +98,7 @@ def from_facts(facts: Facts, args: Mapping[str, int]) -> Architecture:
     elif facts.layer_scale:
         name = "vit_small_patch14_dinov2"
     else:
-        name = "vit_small_patch16_224"
+        name = "vit_small_patch16_224.dino" if dino else "vit_small_patch16_224"
     arguments |= {
         "class_token": facts.has_cls,
         "global_pool": "token" if facts.has_cls else "avg",

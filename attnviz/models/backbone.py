@@ -145,8 +145,10 @@ def build(architecture: Architecture, *, random_weights: bool) -> nn.Module:
             )
         except (TypeError, AssertionError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            sizes = ", ".join(f"{name}={value}" for name, value in architecture.arguments.items())
             raise UsageError(
-                f"{architecture.timm_name} cannot be built with {architecture.arguments}: {reason}"
+                f"{architecture.timm_name} cannot be built with {sizes}: {reason}",
+                "see --model-arg",
             ) from error
     for attribute in ("blocks", "patch_embed", "num_prefix_tokens"):
         if not hasattr(module, attribute):
@@ -187,12 +189,13 @@ def read_info(module: Any, name: str, timm_name: str, positions: Positions) -> M
 
 def _heads_of(block: Any, name: str) -> int:
     """Heads of a block: its attention is a part of it, or the block itself (parallel blocks)."""
-    for holder in (getattr(block, "attn", None), block):
-        heads = getattr(holder, "num_heads", None)
-        if isinstance(heads, int):
-            return heads
+    attention = getattr(block, "attn", None) or block
+    heads = getattr(attention, "num_heads", None)
+    # Differential attention is the difference of two softmaxes, weighed by a learned lambda.
+    if isinstance(heads, int) and not hasattr(attention, "lambda_init"):
+        return heads
     raise UnsupportedModelError(
-        f"{name} has no single attention in a block ({type(block).__name__})",
+        f"{name} has no single softmax attention in a block ({type(attention).__name__})",
         "its attention is not one softmax per head and cannot be shown exactly",
     )
 

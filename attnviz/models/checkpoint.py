@@ -99,8 +99,13 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
     content: dict[str, Any] = {}
     for file in files:
         content |= read_weights(file)
-    network = choose_network(content, path, key)
     config = read_json(config_path) if config_path else {}
+    try:
+        network = choose_network(content, path, key)
+    except CheckpointError:
+        if config_path is not None and "model_type" in config:
+            huggingface.source_of(config, config_path)  # names the model, if it is none of ours
+        raise
     if huggingface.is_layout(network.tensors):
         if config_path is None:
             raise CheckpointError(

@@ -28,6 +28,7 @@ class Source(StrEnum):
     DINOV3 = "dinov3"
     TIMM = "timm"
     HF_VIT = "hf-vit"
+    HF_DEIT = "hf-deit"
     HF_DINOV2 = "hf-dinov2"
     HF_DINOV2_REGISTERS = "hf-dinov2-registers"
     HF_DINOV3 = "hf-dinov3"

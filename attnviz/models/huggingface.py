@@ -1,7 +1,7 @@
 """Folders of the transformers library: names, and what config.json and its neighbours say.
 
-ViT, Dinov2, Dinov2WithRegisters and DINOv3ViT, in the spelling that is saved to disk and the one
-that newer versions use in memory. Query, key and value are joined in that order.
+ViT, DeiT, Dinov2, Dinov2WithRegisters and DINOv3ViT, in the spelling that is saved to disk and the
+one that newer versions use in memory. Query, key and value are joined in that order.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from attnviz.models.weights_file import read_json
 
 SOURCES = {
     "vit": Source.HF_VIT,
+    "deit": Source.HF_DEIT,
     "dinov2": Source.HF_DINOV2,
     "dinov2_with_registers": Source.HF_DINOV2_REGISTERS,
     "dinov3_vit": Source.HF_DINOV3,
@@ -31,6 +32,7 @@ SOURCES = {
 
 _EPS = {
     Source.HF_VIT: 1e-12,
+    Source.HF_DEIT: 1e-12,
     Source.HF_DINOV2: 1e-6,
     Source.HF_DINOV2_REGISTERS: 1e-6,
     Source.HF_DINOV3: 1e-5,
@@ -46,6 +48,7 @@ _BLOCK = re.compile(r"^(?:encoder\.|model\.)?layers?\.(\d+)\.(.+)$")
 
 _OUTSIDE = {
     "embeddings.cls_token": "cls_token",
+    "embeddings.distillation_token": "dist_token",
     "embeddings.register_tokens": "reg_token",
     "embeddings.position_embeddings": "pos_embed",
     "embeddings.patch_embeddings.projection.weight": "patch_embed.proj.weight",

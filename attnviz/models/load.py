@@ -24,22 +24,27 @@ from attnviz.models.checkpoint import Checkpoint, open_checkpoint
 from attnviz.models.facts import Source
 from attnviz.models.hub import fetch_weights
 from attnviz.models.identify import check_against, identify
-from attnviz.models.loading import load_strictly
+from attnviz.models.loading import load_strictly, move
 from attnviz.requests import ModelRequest
 
 FAMILIES = ("vision_transformer", "eva", "deit")
 """timm's modules of plain ViTs: one softmax attention a block over all tokens of the picture."""
 
 _WITH_OFFSET = (Source.DINO, Source.DINOV2)
+_SUPERVISED_TOO = (Source.TIMM, Source.HF_VIT, Source.HF_DEIT)
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """What to load: the name that figures show, the catalogue row if any, and what to build."""
+    """What to load: the name that figures show, the catalogue row if any, and what to build.
+
+    ``guessed``: nobody named the model, it is built from the shapes of the weights alone.
+    """
 
     name: str
     spec: ModelSpec | None
     architecture: Architecture
+    guessed: bool = False
 
 
 def load_backbone(request: ModelRequest) -> Backbone:
@@ -72,15 +77,14 @@ def load_backbone(request: ModelRequest) -> Backbone:
             heads=info.heads,
             registers=info.registers,
         )
-        loaded = load_strictly(module, checkpoint)
+        loaded = _load(module, checkpoint, choice)
         _set_eps(module, checkpoint.facts.eps)
         info = _described(info, choice, checkpoint, hub=request.checkpoint is None)
-        notes = (_note(info, checkpoint, loaded),)
-    if choice.spec is not None:
-        size = choice.spec.native_size
+        notes = (_note(info, checkpoint, loaded), *_assumed(info, choice, checkpoint))
+    if choice.spec is not None or "size" in request.args:
+        size = request.args.get("size") or (choice.spec.native_size if choice.spec else 0)
         info = dataclasses.replace(info, native_size=Size(size, size))
-    # A whole-module move copies nothing when device and number type are already right.
-    module = module.to(device=device, dtype=backbone.torch_dtype(request.precision))
+    module = move(module, device, backbone.torch_dtype(request.precision))
     offset = rule is Positions.ORIGINAL and _scales_by_offset(choice.spec, checkpoint, info)
     return Backbone(module, info, offset=offset, notes=notes)
 
@@ -125,15 +129,17 @@ def _weights(request: ModelRequest, spec: ModelSpec | None) -> Checkpoint | None
 def _choose(
     request: ModelRequest, spec: ModelSpec | None, checkpoint: Checkpoint | None
 ) -> _Choice:
-    own = timm_arguments(request.args)
+    own = _own_sizes(request, spec, checkpoint)
     if request.name is None and spec is None:
         assert checkpoint is not None
         spec = identify(checkpoint)
         if spec is None and checkpoint.timm_name is None:
             name = checkpoint.path.stem if checkpoint.path.is_file() else checkpoint.path.name
-            architecture = from_facts(checkpoint.facts, request.args)
+            architecture = from_facts(
+                checkpoint.facts, request.args, dino=checkpoint.source is Source.DINO
+            )
             architecture.arguments.update(own)
-            return _Choice(name, None, architecture)
+            return _Choice(name, None, architecture, guessed=True)
     if spec is not None:
         name, timm_name = spec.name, spec.timm_name
     elif request.name is not None:
@@ -153,12 +159,44 @@ def _choose(
     return _Choice(name, spec, Architecture(timm_name, arguments | own))
 
 
+def _own_sizes(
+    request: ModelRequest, spec: ModelSpec | None, checkpoint: Checkpoint | None
+) -> dict[str, Any]:
+    """The sizes of ``--model-arg`` in timm's words."""
+    size = request.args.get("size")
+    if checkpoint is not None and size is not None:
+        stored = native_size(checkpoint.facts)
+        if stored is not None and stored != (size, size):
+            raise UsageError(
+                f"--model-arg size={size}: {checkpoint.path} has positions for {stored} pixels",
+                "they are resized for each picture; give the input size with --size",
+            )
+    if spec is not None or request.name is None:
+        rotary = spec.rotary if spec is not None else checkpoint and checkpoint.facts.rotary
+        return timm_arguments(request.args, eva=bool(rotary))
+    return timm_arguments(request.args, eva=backbone.find_family(request.name) == "eva")
+
+
+def _load(module: nn.Module, checkpoint: Checkpoint, choice: _Choice) -> int:
+    """All of the backbone, or none; the number of tensors."""
+    try:
+        return load_strictly(module, checkpoint)
+    except CheckpointError as error:
+        if not choice.guessed:
+            raise
+        raise CheckpointError(
+            error.message, "shapes alone do not say what this model is; name it with --model"
+        ) from error
+
+
 def _rule(
     request: ModelRequest, spec: ModelSpec | None, checkpoint: Checkpoint | None
 ) -> Positions:
     """The asked position rule, or that of the code which the weights come with."""
     if request.positions is not None:
         return request.positions
+    if request.name is not None and spec is None and not (checkpoint and checkpoint.source.is_hf):
+        return Positions.TIMM  # a model of timm's own, though a headless one has DINO's names
     if checkpoint is not None and checkpoint.source.positions is not None:
         return checkpoint.source.positions
     return spec.positions if spec is not None else Positions.TIMM
@@ -227,3 +265,13 @@ def _note(info: ModelInfo, checkpoint: Checkpoint, loaded: int) -> str:
         f"{info.heads} heads, {info.registers} registers; {loaded} of {loaded} tensors from "
         f"{info.weights} ({checkpoint.source.value} layout{extra})"
     )
+
+
+def _assumed(info: ModelInfo, choice: _Choice, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """A line on the pixel statistics where nothing says what a model was trained with."""
+    known = checkpoint.preprocessing is not None or checkpoint.source not in _SUPERVISED_TOO
+    if known or not choice.guessed:
+        return ()
+    mean, std = (",".join(f"{value:g}" for value in values) for values in (info.mean, info.std))
+    told = f"nothing says how {info.name} wants its pixels: mean {mean} and std {std} are assumed"
+    return (f"{told}; see --mean and --std",)

@@ -65,6 +65,19 @@ def load_strictly(module: nn.Module, checkpoint: Checkpoint) -> int:
     return sum(name in given for name in wanted)
 
 
+def move(module: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    """The module on a device in a number type; nothing is copied when both are right already.
+
+    Rotation periods stay float32 and as loaded, so that the rotation is computed in float32, as
+    Meta's code does: timm would build them anew, without the rounding of the file.
+    """
+    periods = getattr(getattr(module, "rope", None), "periods", None)
+    module = module.to(device=device, dtype=dtype)
+    if periods is not None:
+        module.rope.periods = periods.to(device=device)
+    return module
+
+
 def _check(name: str, tensor: Tensor, place: Tensor, checkpoint: Checkpoint) -> None:
     if not tensor.is_floating_point():
         kind = str(tensor.dtype).removeprefix("torch.")

@@ -35,7 +35,7 @@ WRAPPERS = frozenset(
         *("module", "model", "models", "net", "network", "base_model", "transformer"),
         *("backbone", "encoder", "base_encoder", "trunk", "feature_extractor"),
         *("visual", "vision_model", "vision_encoder", "vision_tower", "image_encoder"),
-        *("vit", "dinov2", "dinov2_with_registers", "dinov3", "dinov3_vit"),
+        *("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3", "dinov3_vit"),
         *("state_dict", "model_state_dict", "model_state", "weights", "params", "checkpoint"),
     }
 ).union(STUDENTS, *ROLES)
@@ -75,7 +75,9 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     if not roots:
         raise CheckpointError(
             f"{path} is no Vision Transformer: 0 of its {len(tensors)} tensors matched, first "
-            f"missing: {ANCHORS[0]}{_list('it begins with', list(tensors)[:3])}"
+            f"missing: {ANCHORS[0]}{_list('it begins with', list(tensors)[:3])}",
+            "known are the layouts of DINO, DINOv2, DINOv3, timm, and transformers' ViT and DINO "
+            "models; timm has CLIP and SigLIP towers in its own layout",
         )
     if key is not None:
         chosen = [root for root in roots if _has_key(root, key)]
