@@ -1,0 +1,203 @@
+"""Whole runs as processes of their own: environments, drawing processes, interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnviz.render import Renderer
+from tests.helpers.command_line import arrays, assert_same_arrays, files_below
+from tests.helpers.photos import save_scene
+
+CONSOLE_SCRIPT = Path(sys.executable).parent / "attnviz"
+TORCH_FREE = ("torch", "timm", "transformers", "typer")
+MANY = 30
+
+
+def call(*arguments: object, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """The console script, with variables set, or taken away where they are None."""
+    merged = {
+        name: value for name, value in (os.environ | environment).items() if value is not None
+    }
+    return subprocess.run(
+        [CONSOLE_SCRIPT, *map(str, arguments)],
+        env=merged,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["layers", "rollout"])
+def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path, command):
+    """Hooks on the dropout behind softmax would find nothing where attention is fused."""
+    for name, setting in (("unset", None), ("off", "0"), ("on", "1")):
+        run = call(
+            command, photos / "10.png", *tiny, "--save-data", "--out", tmp_path / name,
+            TIMM_FUSED_ATTN=setting,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+    unset, off, on = (
+        arrays(tmp_path / name / f"10.{command}.npz") for name in ("unset", "off", "on")
+    )
+    for other in (off, on):
+        for name, values in unset.items():
+            assert_same_arrays(
+                {name: values}, {name: other[name]}, 1e-4 if name == "distance" else 1e-5
+            )
+    if command == "layers":
+        assert unset["attention"].shape == (4, 2, 4, 6)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"DISPLAY": None, "MPLBACKEND": None},
+        {"DISPLAY": ":99", "MPLBACKEND": "TkAgg"},
+        {"DISPLAY": None, "MPLBACKEND": "TkAgg"},
+    ],
+)
+def test_no_display_is_needed_and_none_is_asked(tiny, photos, tmp_path, environment):
+    run = call(
+        "heads", photos / "1.png", photos / "10.png", *tiny, "--out", tmp_path / "o", **environment
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.splitlines()[-1] == "2 of 2 done"
+    assert files_below(tmp_path / "o") == ["1.heads.png", "10.heads.png"]
+
+
+def test_the_users_matplotlibrc_changes_no_byte(tiny, photos, tmp_path):
+    (tmp_path / "rc").mkdir()
+    (tmp_path / "rc" / "matplotlibrc").write_text(
+        "font.size: 40\naxes.facecolor: red\nsavefig.dpi: 400\nimage.interpolation: bilinear\n"
+        "image.origin: lower\nsavefig.bbox: tight\n"
+    )
+    for name, setting in (("own", str(tmp_path / "rc")), ("none", None)):
+        run = call("heads", photos / "1.png", *tiny, "--out", tmp_path / name, MPLCONFIGDIR=setting)
+        assert run.returncode == 0, run.stderr
+    own, none = ((tmp_path / name / "1.heads.png").read_bytes() for name in ("own", "none"))
+    assert own == none
+
+
+def test_nothing_but_paths_on_stdout_and_no_stray_line_on_stderr(tiny, photos, tmp_path):
+    run = call("patch", photos, *tiny, "--quiet", "--out", tmp_path / "o")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert all(Path(line).is_file() for line in run.stdout.splitlines())
+    assert len(run.stdout.splitlines()) == 4
+
+
+def test_drawing_processes_never_import_torch(real, tiny, photos, monkeypatch):
+    """Asked of a process that has just drawn figures, while this one holds torch."""
+    found = {}
+    leave = Renderer.__exit__
+
+    def ask_and_leave(self, *arguments):
+        for name in ("attnviz.figures", *TORCH_FREE):
+            asked = f"{name!r} in __import__('sys').modules"
+            found[name] = self._pool.submit(eval, asked).result()
+        return leave(self, *arguments)
+
+    monkeypatch.setattr(Renderer, "__exit__", ask_and_leave)
+    assert real("heads", photos, *tiny, "--workers", "1").code == 0
+    assert "torch" in sys.modules
+    assert found == {"attnviz.figures": True} | dict.fromkeys(TORCH_FREE, False)
+
+
+@pytest.fixture
+def many(tmp_path):
+    folder = tmp_path / "many"
+    for number in range(MANY):
+        save_scene(folder / f"{number}.png", 40, 40)
+    return folder
+
+
+def children_of(process: int) -> list[int]:
+    """Every process below this one that still runs."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if fields[0] != "Z":
+                parents[int(entry.name)] = int(fields[1])
+    found = [process]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("whole_terminal", [False, True])
+def test_an_interrupt_leaves_whole_figures_and_no_process(
+    tiny, many, tmp_path, workers, whole_terminal
+):
+    out = tmp_path / "o"
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, "heads", many, *tiny, "--workers", workers, "--out", out],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Ctrl-C reaches the whole foreground group of a terminal; kill -INT one process.
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline().strip()
+    assert first.endswith(".heads.png")
+    children = children_of(process.pid)
+    assert bool(children) == (workers != "0")
+    if whole_terminal:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("stopped: ")
+    until = time.monotonic() + 30
+    while any(map(alive, children)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not any(map(alive, children))
+    # What has its name is whole, and nothing half written is left beside it.
+    written = files_below(out)
+    assert 1 <= len(written) < MANY
+    assert {Path(line).name for line in [first, *rest.splitlines()]} <= set(written)
+    for name in written:
+        assert name.endswith(".heads.png")
+        with Image.open(out / name) as image:
+            assert np.asarray(image).std() > 0
+
+
+def test_the_next_run_goes_on_where_the_interrupt_came(tiny, many, tmp_path):
+    command = ("heads", many, *tiny, "--workers", "0", "--out", tmp_path / "o", "--skip-existing")
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    run = call(*command)
+    assert run.returncode == 0, run.stderr
+    done, skipped = len(run.stdout.splitlines()), MANY - len(run.stdout.splitlines())
+    assert run.stderr.splitlines()[-1] == f"{done} of {MANY} done, {skipped} skipped"
+    assert skipped >= 1
+    assert len(files_below(tmp_path / "o")) == MANY
