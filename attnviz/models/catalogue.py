@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from attnviz.domain import Positions
 from attnviz.errors import UnknownModelError
@@ -28,7 +29,8 @@ class ModelSpec:
 
     ``timm_name`` is the full hub tag. ``native_size`` is the side of the square input, in pixels,
     that is used when no size is given. ``parameters`` counts the backbone without any head.
-    ``rotary``: positions are rotations of query and key, nothing is stored.
+    ``rotary``: positions are rotations of query and key, nothing is stored. ``packaged``: the
+    weights file inside this package; such a model has sizes of its own, built on ``timm_name``.
     """
 
     name: str
@@ -47,6 +49,7 @@ class ModelSpec:
     layer_scale: bool = True
     gated_mlp: bool = False
     rotary: bool = False
+    packaged: str = ""
 
     @property
     def repository(self) -> str:
@@ -121,6 +124,23 @@ MODELS = _table(
         _dinov3("b", "base", 768, 12, 12, 85_641_216, "73cec8be"),
         _dinov3("l", "large", 1024, 24, 16, 303_079_424, "8aa4cbdd"),
         _dinov3("h", "huge_plus", 1280, 32, 20, 840_509_440, "7c1da9a5"),
+        ModelSpec(
+            "demo",
+            "vit_small_patch8_224.dino",
+            8,
+            128,
+            6,
+            4,
+            0,
+            96,
+            1_233_280,
+            "Apache-2.0",
+            "arXiv:2104.14294",
+            "demo.safetensors",
+            positions=Positions.TIMM,
+            layer_scale=False,
+            packaged="demo.safetensors",
+        ),
     )
 )
 """Name to model, in the order in which they are listed."""
@@ -137,7 +157,13 @@ def find_spec(name: str) -> ModelSpec | None:
     spec = MODELS.get(ALIASES.get(name, name))
     if spec is not None:
         return spec
-    return next((each for each in MODELS.values() if each.timm_name == name), None)
+    hub = (each for each in MODELS.values() if not each.packaged)
+    return next((each for each in hub if each.timm_name == name), None)
+
+
+def packaged_weights(spec: ModelSpec) -> Path:
+    """The weights file of a model that comes with this package."""
+    return Path(__file__).parent.parent / "data" / spec.packaged
 
 
 def unknown_model(name: str, more_names: Iterable[str] = ()) -> UnknownModelError:
@@ -154,7 +180,12 @@ def unknown_model(name: str, more_names: Iterable[str] = ()) -> UnknownModelErro
 
 
 def cached(spec: ModelSpec) -> bool:
-    """Whether the weights are in the local Hugging Face cache. No network, no torch."""
+    """Whether the weights are on this machine: in the Hugging Face cache, or in this package.
+
+    No network, no torch.
+    """
     from attnviz.models.hub import cached_weights
 
+    if spec.packaged:
+        return True
     return cached_weights(spec.repository) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnviz.domain import Size
 from attnviz.errors import CheckpointError
-from attnviz.models.catalogue import MODELS, ModelSpec
+from attnviz.models.catalogue import MODELS, ModelSpec, find_spec
 from attnviz.models.checkpoint import Checkpoint
 from attnviz.models.facts import Source
 
@@ -29,7 +29,7 @@ def identify(checkpoint: Checkpoint) -> ModelSpec | None:
     the same shapes and has no name here.
     """
     if checkpoint.timm_name is not None:
-        return next((s for s in MODELS.values() if s.timm_name == checkpoint.timm_name), None)
+        return find_spec(checkpoint.timm_name)
     found = [spec for spec in MODELS.values() if _is_it(checkpoint, spec)]
     return found[0] if len(found) == 1 else None
 

@@ -19,7 +19,7 @@ from attnviz.models.architecture import (
     timm_arguments,
 )
 from attnviz.models.backbone import Backbone
-from attnviz.models.catalogue import ModelSpec, find_spec, unknown_model
+from attnviz.models.catalogue import ModelSpec, find_spec, packaged_weights, unknown_model
 from attnviz.models.checkpoint import Checkpoint, open_checkpoint
 from attnviz.models.facts import Source
 from attnviz.models.hub import fetch_weights
@@ -114,6 +114,8 @@ def _weights(request: ModelRequest, spec: ModelSpec | None) -> Checkpoint | None
         return None
     if request.checkpoint is not None:
         return open_checkpoint(request.checkpoint, request.checkpoint_key)
+    if spec is not None and spec.packaged:
+        return open_checkpoint(packaged_weights(spec))
     if spec is not None:
         return open_checkpoint(fetch_weights(spec.name, spec.repository))
     assert request.name is not None
@@ -152,6 +154,9 @@ def _choose(
         if family not in FAMILIES:
             raise UnsupportedModelError(f"{checkpoint.path}: {timm_name} is no plain ViT")
     arguments: dict[str, Any] = {}
+    if spec is not None and spec.packaged:
+        sizes = {"width": spec.width, "depth": spec.depth, "heads": spec.heads}
+        arguments |= timm_arguments(sizes | {"patch": spec.patch, "size": spec.native_size})
     if checkpoint is not None:
         arguments |= stored_grid(checkpoint.facts)
         if checkpoint.facts.rotary and checkpoint.facts.qkv_bias:
@@ -236,7 +241,10 @@ def _set_eps(module: nn.Module, eps: float | None) -> None:
 
 def _described(info: ModelInfo, choice: _Choice, checkpoint: Checkpoint, *, hub: bool) -> ModelInfo:
     """The facts with what the weights add: where they come from, and their preprocessing."""
-    name = f"timm/{choice.architecture.timm_name}" if hub else checkpoint.path.name
+    packaged = choice.spec is not None and choice.spec.packaged
+    name = checkpoint.path.name
+    if hub and not packaged:
+        name = f"timm/{choice.architecture.timm_name}"
     if checkpoint.key is not None:
         name += f" ({checkpoint.key})"
     info = dataclasses.replace(info, weights=name, weights_sha256=checkpoint.sha256)

@@ -62,7 +62,7 @@ def _row(spec: ModelSpec) -> list[str]:
     return [
         spec.name,
         *map(str, numbers),
-        f"{spec.parameters / 1e6:.0f} M",
+        f"{spec.parameters / 1e6:.{0 if spec.parameters > 1e7 else 1}f} M",
         spec.licence.removesuffix(" License"),
         "yes" if cached(spec) else "no",
     ]
