@@ -111,7 +111,10 @@ def test_cached_weights_are_seen(tmp_path: Path) -> None:
     (folder / "snapshots" / "abc" / "model.safetensors").touch()
     run = call("models", "--json", HF_HUB_CACHE=str(tmp_path))
     records = [json.loads(line) for line in run.stdout.splitlines()]
-    assert [record["name"] for record in records if record["cached"]] == ["dino_vits8"]
+    assert [record["name"] for record in records if record["cached"]] == [
+        "dino_vits8",
+        "demo",
+    ]
 
 
 @pytest.mark.parametrize(
