@@ -12,7 +12,9 @@ from attnviz.errors import CheckpointError
 
 WEIGHTS_FILES = ("model.safetensors", "pytorch_model.bin")
 REACH_SECONDS = 5.0
-"""How long the hub may take to answer before the run gives up: its client retries for longer."""
+"""How long the hub may take to answer before the run gives up: its client waits for minutes."""
+
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def fetch_weights(name: str, repository: str, filename: str | None = None) -> Path:
@@ -32,7 +34,7 @@ def fetch_weights(name: str, repository: str, filename: str | None = None) -> Pa
         "give a file with --checkpoint FILE, try without weights with --random-weights, or "
         f"copy the cache folder of {repository} from a machine that has it"
     )
-    problem = _unreachable()
+    problem = _unreachable(repository, wanted[0])
     if problem:
         raise CheckpointError(f"cannot download the weights of {name}: {problem}", hint)
     for place, file in enumerate(wanted):
@@ -66,23 +68,28 @@ def cached_weights(repository: str, filenames: tuple[str, ...] = WEIGHTS_FILES) 
     return None
 
 
-def _unreachable() -> str:
-    """Why the hub cannot be reached, or an empty string when it answers (or a proxy decides)."""
-    from huggingface_hub import constants
+def _unreachable(repository: str, filename: str) -> str:
+    """Why the hub cannot be reached, or an empty string when it answers, whatever it says."""
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError
 
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set and the local cache does not have them"
-    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
-        return ""
     address = urlsplit(constants.ENDPOINT)
     host, port = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
+    proxied = any(os.environ.get(name) for name in _PROXIES)
     problems = [f"{host} did not answer within {REACH_SECONDS:g} seconds"]
 
     def reach() -> None:
         try:
-            socket.create_connection((host, port), timeout=REACH_SECONDS).close()
-        except OSError as error:
-            problems[0] = f"no connection to {host} ({error.strerror or error})"
+            if not proxied:  # the hub's client would try a refused connection several times
+                socket.create_connection((host, port), timeout=REACH_SECONDS).close()
+            get_hf_file_metadata(hf_hub_url(repository, filename), timeout=REACH_SECONDS)
+        except HfHubHTTPError:
+            problems[0] = ""  # an answer; the download explains it
+        except Exception as error:  # noqa: BLE001 - of the socket, or of the hub's HTTP library
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            problems[0] = f"no connection to {host} ({reason.splitlines()[0]})"
         else:
             problems[0] = ""
 
