@@ -194,7 +194,7 @@ def _cell(value: Any) -> str:
 def _about(name: str, message: str) -> str:
     """The message with the full name in it, once."""
     full = shown(name)
-    if full in message:
+    if full in message or name == "-":  # a list's own message calls it standard input
         return message
     return f"{full}: {message.removeprefix(f'{shown(Path(name).name)}: ')}"
 
