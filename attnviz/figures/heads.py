@@ -16,7 +16,7 @@ from attnviz.figures.caption import (
     query_words,
     sheet_with_caption,
 )
-from attnviz.figures.masks import mass_mask, outline
+from attnviz.figures.masks import outline
 from attnviz.figures.overlay import by_head, veiled, view
 from attnviz.figures.panels import (
     Edges,
@@ -30,6 +30,7 @@ from attnviz.figures.panels import (
 )
 from attnviz.figures.plots import entropy_bars
 from attnviz.figures.scale import common_limits, scale_words
+from attnviz.masks import mass_mask
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

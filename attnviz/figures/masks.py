@@ -1,4 +1,4 @@
-"""Mass masks (Caron et al. 2021, figure 4) and the outline of a mask along its cells' edges."""
+"""The outline of a mask along its cells' edges."""
 
 from __future__ import annotations
 
@@ -6,34 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.errors import UsageError
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.domain import BoolArray, FloatArray
-
-_ROUNDING = 1e-7
-"""A mass that misses the threshold by less is float32 rounding and counts as reached."""
-
-
-def mass_mask(values: FloatArray, threshold: float) -> BoolArray:
-    """The fewest highest cells that hold at least ``threshold`` of the map's mass.
-
-    values: any shape, >= 0; renormalised here to sum 1. threshold: 0 < t <= 1. Of equal cells the
-    first in reading order is taken. A map without mass keeps no cell.
-    """
-    if not 0 < threshold <= 1:
-        raise UsageError(f"threshold {threshold:g} is not a share of the mass", "0 < t <= 1")
-    flat = np.asarray(values, dtype=np.float64).ravel()
-    kept = np.zeros(flat.size, dtype=np.bool_)
-    total = flat.sum()
-    if total > 0:
-        order = np.argsort(-flat, kind="stable")
-        mass = np.cumsum(flat[order]) / total
-        count = int(np.searchsorted(mass, threshold - _ROUNDING)) + 1
-        kept[order[:count]] = True
-    return kept.reshape(np.shape(values))
+    from attnviz.domain import BoolArray
 
 
 def outline(mask: BoolArray) -> list[NDArray[np.float64]]:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attnviz.errors import UsageError
-from attnviz.figures.masks import mass_mask, outline
+from attnviz.figures.masks import outline
+from attnviz.masks import mass_mask
 
 
 def _kept(values, threshold):
