@@ -31,6 +31,12 @@ DEFAULT_ALPHA = 0.85
 DEFAULT_DISCARD_RATIO = 0.9
 DEFAULT_RESIDUAL = 0.5
 DEFAULT_KEEP_RATIO = 0.5
+DEFAULT_MASS = 0.6
+"""Share of the attention that a mask holds where masks are judged (Caron et al. 2021, figure 4)."""
+
+DEFAULT_TOLERANCE = 0.5
+"""Root mean square by which two PNG files may differ, over pixels and channels, in 255ths."""
+
 DEFAULT_MAX_PIXELS = 178_956_970
 """Largest picture that is decoded, in pixels: twice the size at which Pillow begins to warn."""
 
@@ -480,7 +486,7 @@ class Provenance:
     """How a figure was made: stored in the file, in the data file and in the JSON record.
 
     ``options`` holds every option of the command that shapes the numbers or the drawing, by its
-    command-line name, as JSON-ready values.
+    command-line name, as JSON-ready values. ``device`` is where the model ran: cpu, cuda or mps.
     """
 
     command: str
@@ -490,6 +496,7 @@ class Provenance:
     geometry: FitGeometry
     options: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)

@@ -62,4 +62,7 @@ class Failed:
     error: AttnvizError
 
 
+SAME_WORK = "made from the same picture, weights and options"
+"""Why a picture whose figures stand already is skipped."""
+
 Event = Started | Done | Skipped | Failed

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import platform
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,16 +26,16 @@ from attnviz.attention.tables import table
 from attnviz.attention.verify import verify
 from attnviz.domain import ImageFile, Maps, PreparedImage, Provenance, Size
 from attnviz.errors import AttnvizError, MemoryNeededError
-from attnviz.events import Done, Event, Failed, Skipped, Started
-from attnviz.images.find import find_images
+from attnviz.events import SAME_WORK, Done, Event, Failed, Skipped, Started
 from attnviz.images.fit import check_size, prepare
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
+from attnviz.outlook import plan_request
+from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.output.record import is_current, record_of
 from attnviz.render import Pending, Renderer, RenderJob
-from attnviz.requests import RunRequest, command_name, written_options
+from attnviz.requests import CommandRequest, RunRequest, command_name, written_options
 
 READERS = 2
 GPU_BATCH = 16
@@ -49,8 +50,13 @@ class _Ready:
     provenance: Provenance
 
 
-def run(request: RunRequest) -> Iterator[Event]:
+def run(
+    request: RunRequest, model: Backbone | None = None, into: Path | None = None
+) -> Iterator[Event]:
     """Draw one command's figures of all pictures.
+
+    ``model``: the one that the request names, where it is loaded already. ``into``: write below
+    this folder instead of the request's, under the same names.
 
     Yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` a picture. Without any
     picture only the ``Failed`` of the inputs are yielded and no model is loaded. With
@@ -59,28 +65,60 @@ def run(request: RunRequest) -> Iterator[Event]:
     Raises:
         AttnvizError: Nothing can be done at all: the options, the model or the output folder.
     """
-    with closing(_events(request)) as events:
+    with closing(_events(request, model, into)) as events:
         for event in events:
             yield event
             if request.fail_fast and isinstance(event, Failed):
                 return
 
 
-def _events(request: RunRequest) -> Generator[Event, None, None]:
-    folder = request.output.folder
-    found = find_images(request.inputs.inputs, exclude=folder)
-    plans = plan_outputs(found.files, command_name(request.command), request.output)
-    check_folder(folder, plans.values())
+def _events(
+    request: RunRequest, model: Backbone | None, into: Path | None
+) -> Generator[Event, None, None]:
+    found, plans = plan_request(request, into)
+    check_folder(into or request.output.folder, plans.values())
     if found.files:
-        model = load_backbone(request.model)
+        model = model or load_backbone(request.model)
         check_command(model.info, request.command)
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)
         total = len(found.files) + len(found.missing)
         yield Started(total, model.info, model.notes, found.skipped)
     for name, error in found.missing:
         yield Failed(name, error)
-    if found.files:
+    if found.files and model is not None:
         yield from _Run(request, model, plans).events()
+
+
+def maps_of(
+    model: Backbone, pictures: Sequence[PreparedImage], command: CommandRequest
+) -> list[Maps]:
+    """What a command asks for, of pictures of one input size, in one pass: one result a picture.
+
+    Raises:
+        MemoryNeededError: It does not fit into memory.
+        AttnvizError: As ``compute``.
+    """
+    with _memory_errors(pictures):
+        geometries = [picture.geometry for picture in pictures]
+        return compute(model, model.batch(pictures), geometries, command)
+
+
+@contextmanager
+def _memory_errors(pictures: Sequence[PreparedImage]) -> Iterator[None]:
+    size = pictures[0].geometry.model_input
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise MemoryNeededError(
+            f"out of memory at {size} pixels",
+            "give a smaller --size, a smaller --batch-size, or --device cpu",
+        ) from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        raise MemoryNeededError(
+            f"out of memory at {size} pixels", "give a smaller --size"
+        ) from error
 
 
 class _Run:
@@ -189,12 +227,13 @@ class _Run:
             geometry=prepared.geometry,
             options=self.options,
             versions=self.versions,
+            device=self.model.device.type,
         )
         ready = _Ready(file, prepared, provenance)
         if self.request.output.skip_existing and is_current(
             self.plans[file], self.request.output, provenance
         ):
-            return Skipped(file, "made from the same picture, weights and options")
+            return Skipped(file, SAME_WORK)
         return ready
 
     def _through_model(self, batch: list[_Ready]) -> Iterator[Failed | tuple[_Ready, Maps]]:
@@ -211,26 +250,14 @@ class _Run:
         yield from zip(batch, results, strict=True)
 
     def _compute(self, batch: list[_Ready]) -> list[Maps]:
-        geometries = [ready.prepared.geometry for ready in batch]
-        try:
-            tensor = self.model.batch([ready.prepared for ready in batch])
-            if self.request.model.verify:
-                self._verify(tensor)
-            return compute(self.model, tensor, geometries, self.request.command)
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            raise MemoryNeededError(
-                f"out of memory at {geometries[0].model_input} pixels",
-                "give a smaller --size, a smaller --batch-size, or --device cpu",
-            ) from error
-        except RuntimeError as error:
-            if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
-                raise
-            raise MemoryNeededError(
-                f"out of memory at {geometries[0].model_input} pixels", "give a smaller --size"
-            ) from error
+        pictures = [ready.prepared for ready in batch]
+        if self.request.model.verify:
+            self._verify(pictures)
+        return maps_of(self.model, pictures, self.request.command)
 
-    def _verify(self, batch: torch.Tensor) -> None:
-        deviations = verify(self.model, batch)
+    def _verify(self, pictures: Sequence[PreparedImage]) -> None:
+        with _memory_errors(pictures):
+            deviations = verify(self.model, self.model.batch(pictures))
         layer = max(range(len(deviations)), key=deviations.__getitem__)
         note = (
             f"verified: attention times V is the model's own output in all {len(deviations)} "

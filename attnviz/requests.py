@@ -70,12 +70,16 @@ class InputRequest:
 
 @dataclass(frozen=True)
 class OutputRequest:
-    """Where results go and in which forms."""
+    """Where results go and in which forms.
+
+    ``name``: the stem of a single picture's files, instead of the picture's own.
+    """
 
     folder: Path
     formats: tuple[ImageFormat, ...] = (ImageFormat.PNG,)
     save_data: bool = False
     skip_existing: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True)

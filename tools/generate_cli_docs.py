@@ -23,6 +23,9 @@ Generated from the commands by `python tools/generate_cli_docs.py`; `attnviz COM
 the same.
 
     attnviz heads|layers|rollout|patch|score INPUT... [options]
+    attnviz render CONFIG [--check | --list]
+    attnviz info FIGURE
+    attnviz eval IMAGES MASKS [options]
     attnviz models
 
 INPUT is any mix of files, folders (searched with their sub-folders), globs, and `-` for a list of
@@ -32,7 +35,8 @@ picture failed, 2 wrong use, 130 interrupted.
 
 Layers and heads count from 0, negative numbers from the end. Lists are written `0,2`, `0-3`,
 `-2,-1` or `0 2`. `--config FILE` reads any of a command's options from a TOML file, under their
-names without the dashes in front; what stands on the command line wins:
+names without the dashes in front; what stands on the command line wins, and what is refused is named
+with its file and line. For instance:
 
     model = "dinov2_vits14"
     heads = [0, 2]
@@ -40,6 +44,8 @@ names without the dashes in front; what stands on the command line wins:
     save-data = true
 """
 SHARED = """## Options of every figure command
+
+`attnviz eval` has those of the panels Model and Pictures, and `--quiet` and `--config`.
 """
 
 
@@ -62,10 +68,11 @@ def page() -> str:
     shared: dict[str, list[str]] = {}
     for info in app.registered_commands:
         assert info.callback is not None
-        name = info.callback.__name__
+        name = info.name or info.callback.__name__
         panels = tables(group.commands[name], get_type_hints(info.callback))
         parts += [about(name, info.callback), *panels.pop("", [])]
-        shared |= panels
+        for panel, lines in panels.items():
+            shared.setdefault(panel, lines)  # the figure commands come first and have them all
     parts.append(SHARED)
     for panel, lines in shared.items():
         parts += [f"### {panel}\n", *lines]

@@ -12,12 +12,16 @@ import typer
 
 from attnviz._version import __version__
 from attnviz.cli.argv import join_number_lists
+from attnviz.cli.commands.evaluate import evaluate
 from attnviz.cli.commands.heads import heads
+from attnviz.cli.commands.info import info
 from attnviz.cli.commands.layers import layers
 from attnviz.cli.commands.models import models
 from attnviz.cli.commands.patch import patch
+from attnviz.cli.commands.render import render
 from attnviz.cli.commands.rollout import rollout
 from attnviz.cli.commands.score import score
+from attnviz.cli.config import CommandWithFile
 from attnviz.cli.flatten import flatten
 from attnviz.errors import AttnvizError
 
@@ -33,11 +37,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(flatten(heads))
-app.command()(flatten(layers))
-app.command()(flatten(rollout))
-app.command()(flatten(patch))
-app.command()(flatten(score))
+app.command(cls=CommandWithFile)(flatten(heads))
+app.command(cls=CommandWithFile)(flatten(layers))
+app.command(cls=CommandWithFile)(flatten(rollout))
+app.command(cls=CommandWithFile)(flatten(patch))
+app.command(cls=CommandWithFile)(flatten(score))
+app.command(name="eval", cls=CommandWithFile)(flatten(evaluate))
+app.command()(render)
+app.command()(info)
 app.command()(models)
 
 

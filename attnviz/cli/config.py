@@ -1,22 +1,75 @@
-"""``--config FILE``: values for a command's options from a TOML file.
+"""Options from a TOML file: for one command with ``--config FILE``, or for a figure of a set.
 
 Keys are option names, with ``-`` or ``_``. A list gives a repeatable option several values, and any
-other option its comma-separated text (``heads = [0, 2]``). What stands on the command line wins.
-Paths are relative to where the command runs, as on the command line.
+other option its comma-separated text (``heads = [0, 2]``). Values are handed to the same parser as
+those of the command line, so both are refused alike; an error then begins with file and line.
+
+For ``--config``, what stands on the command line wins, and paths are relative to where the command
+runs, as on the command line.
 """
 
 from __future__ import annotations
 
-import tomllib
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperCommand
 
+from attnviz.cli.toml_file import load_toml
 from attnviz.cli.values import did_you_mean
 from attnviz.errors import UsageError
+from attnviz.origin import Origin
 
-_NOT_IN_FILES = frozenset({"config", "help", "inputs"})
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NOT_IN_FILES = frozenset({"config", "help", "inputs", "images", "masks"})
+
+
+class CommandWithFile(TyperCommand):
+    """A command whose options may come from a file: its errors say from which line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        with _located(ctx):
+            return list(super().parse_args(ctx, args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _located(ctx):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _located(context: Any) -> Iterator[None]:
+    """Errors about an option whose value is from a file, told with file and line."""
+    try:
+        yield
+    except (UsageError, typer.TyperException) as error:
+        origin = context.obj
+        if not isinstance(origin, Origin):
+            raise
+        if isinstance(error, UsageError):
+            message, hint = error.message, error.hint
+        else:
+            message, hint = error.format_message(), ""
+        told = _used(origin, context).explain(message, hint)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _used(origin: Origin, context: Any) -> Origin:
+    """Without the options that the command line gave another value."""
+    overridden = {
+        name
+        for name in origin.lines
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    }
+    lines = {name: line for name, line in origin.lines.items() if name not in overridden}
+    return Origin(origin.file, lines, origin.line)
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -27,40 +80,53 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     """
     if path is None or context.resilient_parsing:
         return path
-    options = {
-        parameter.name: parameter
-        for parameter in context.command.params
-        if parameter.name is not None and parameter.name not in _NOT_IN_FILES
-    }
+    file = load_toml(path)
+    options = options_of(context.command)
     context.default_map = {}
-    for key, value in load_toml(path).items():
-        name = key.replace("-", "_")
-        if name not in options:
-            spelled = [known.replace("_", "-") for known in options]
-            hint = did_you_mean(name.replace("_", "-"), spelled)
-            raise UsageError(f"{path}: {context.info_name} has no option {key!r}", hint)
-        parameter = options[name]
-        context.default_map[name] = _as_written(
-            f"{path}: {key}",
-            value,
-            flag=bool(getattr(parameter, "is_flag", False)),
-            repeatable=bool(getattr(parameter, "multiple", False)),
-        )
+    for key, value in file.content.items():
+        where = file.where(key=key)
+        if field_name(key) not in options:
+            raise unknown_option(where, str(context.info_name), key, options)
+        context.default_map |= as_default(where, key, value, options)
+    context.obj = Origin(path, {field_name(key): n for key, n in file.keys_of().items()})
     return path
 
 
-def load_toml(path: Path) -> dict[str, Any]:
-    """The file's top-level table.
+def options_of(command: Any) -> dict[str, Any]:
+    """The options of a command that a file may give, by field name."""
+    return {
+        parameter.name: parameter
+        for parameter in command.params
+        if parameter.name is not None and parameter.name not in _NOT_IN_FILES
+    }
+
+
+def field_name(key: str) -> str:
+    """A key as the field of an options class."""
+    return key.replace("-", "_")
+
+
+def unknown_option(where: str, owner: str, key: str, options: Any) -> UsageError:
+    """The error for a key that is no option, with near matches."""
+    spelled = [known.replace("_", "-") for known in options]
+    hint = did_you_mean(key.replace("_", "-"), spelled)
+    return UsageError(f"{where}: {owner} has no option {key!r}", hint)
+
+
+def as_default(where: str, key: str, value: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """A key's value as the parser takes it: {field name: what the command line would have said}.
 
     Raises:
-        UsageError: It cannot be read, or is no TOML; the message has the line.
+        UsageError: A value of a kind that no option has.
     """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path}: is no TOML file ({error})") from error
+    parameter = options[field_name(key)]
+    written = _as_written(
+        f"{where}: {key}",
+        value,
+        flag=bool(getattr(parameter, "is_flag", False)),
+        repeatable=bool(getattr(parameter, "multiple", False)),
+    )
+    return {field_name(key): written}
 
 
 def _as_written(where: str, value: Any, *, flag: bool, repeatable: bool) -> Any:

@@ -7,15 +7,17 @@ from dataclasses import MISSING, Field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
+from attnviz.cli.input_options import InputOptions
 from attnviz.cli.options import SharedOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Options = TypeVar("Options", bound=SharedOptions)
+Options = TypeVar("Options", bound=InputOptions)
+Result = TypeVar("Result")
 
 
-def flatten(command: Callable[[Options], int]) -> Callable[..., int]:
+def flatten(command: Callable[[Options], Result]) -> Callable[..., Result]:
     """A function with one keyword argument a field of the command's options dataclass.
 
     A command's own fields come before the shared ones, so that its help begins with what is
@@ -36,7 +38,7 @@ def flatten(command: Callable[[Options], int]) -> Callable[..., int]:
         for item in _own_first(options_class)
     ]
 
-    def flat(**values: Any) -> int:
+    def flat(**values: Any) -> Result:
         return command(options_class(**values))
 
     flat.__name__ = command.__name__
@@ -57,7 +59,7 @@ def unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
 
 
-def _own_first(options_class: type[SharedOptions]) -> list[Field[Any]]:
+def _own_first(options_class: type[InputOptions]) -> list[Field[Any]]:
     shared = {item.name for item in fields(SharedOptions)}
     return sorted(fields(options_class), key=lambda item: item.name in shared)
 

@@ -14,29 +14,21 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.complete import cmap_names, model_names
-from attnviz.cli.config import read_config
+from attnviz.cli.complete import cmap_names
+from attnviz.cli.input_options import RUN_PANEL, ConfigOption, InputOptions, QuietOption
 from attnviz.domain import (
     DEFAULT_ALPHA,
     DEFAULT_CMAP,
     DEFAULT_DPI,
-    DEFAULT_MAX_PIXELS,
-    DEFAULT_MODEL,
     DEFAULT_OUT,
-    Fit,
     ImageFormat,
     Interpolation,
-    Positions,
-    Precision,
     Query,
     Scale,
 )
 
-MODEL_PANEL = "Model"
-PICTURE_PANEL = "Pictures"
 DRAWING_PANEL = "Drawing"
 OUTPUT_PANEL = "Output"
-RUN_PANEL = "Run"
 
 LayerOption = Annotated[
     str,
@@ -59,7 +51,7 @@ DistanceOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedOptions:
+class SharedOptions(InputOptions):
     """What every figure command takes."""
 
     inputs: Annotated[
@@ -70,125 +62,6 @@ class SharedOptions:
             show_default=False,
         ),
     ]
-
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A name from 'attnviz models', or any plain ViT of timm.",
-            show_default=f"{DEFAULT_MODEL}, or what the checkpoint is",
-            autocompletion=model_names,
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = None
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Weights of your own: a .pth or .safetensors file, or a Hugging Face folder.",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = None
-    checkpoint_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Which entry of a training checkpoint to take.",
-            show_default="teacher, where there is one",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = None
-    model_arg: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=N",
-            help="A size of your own model (depth, width, heads, patch, registers); repeatable.",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = field(default_factory=list)
-    random_weights: Annotated[
-        bool,
-        typer.Option(
-            "--random-weights",
-            help="Draw an untrained model; its figures say so.",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = False
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|cpu|cuda[:N]|mps",
-            help="Where the model runs.",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = "auto"
-    precision: Annotated[
-        Precision,
-        typer.Option(
-            help="Number type of the model; softmax and sums are float32 in any case.",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = Precision.FLOAT32
-    positions: Annotated[
-        Positions | None,
-        typer.Option(
-            help="Whose rule resizes the position embedding to another grid.",
-            show_default="the rule of the model's own code",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = None
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Also check, for every picture, that attention times V is the model's own output.",
-            rich_help_panel=MODEL_PANEL,
-        ),
-    ] = False
-
-    size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S|HxW|original",
-            help="Size of the model input: shorter side, height x width, or the picture's own.",
-            show_default="the model's native size",
-            rich_help_panel=PICTURE_PANEL,
-        ),
-    ] = None
-    fit: Annotated[
-        Fit,
-        typer.Option(
-            help="How a picture gets that size: aspect kept, squashed, cropped or padded.",
-            rich_help_panel=PICTURE_PANEL,
-        ),
-    ] = Fit.ASPECT
-    mean: Annotated[
-        str | None,
-        typer.Option(
-            metavar="R,G,B",
-            help="Mean of the pixel normalisation, for pixels from 0 to 1.",
-            show_default="the model's own",
-            rich_help_panel=PICTURE_PANEL,
-        ),
-    ] = None
-    std: Annotated[
-        str | None,
-        typer.Option(
-            metavar="R,G,B",
-            help="Standard deviation of the pixel normalisation.",
-            show_default="the model's own",
-            rich_help_panel=PICTURE_PANEL,
-        ),
-    ] = None
-    max_pixels: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Pictures of more pixels are refused.",
-            rich_help_panel=PICTURE_PANEL,
-        ),
-    ] = DEFAULT_MAX_PIXELS
 
     heads: Annotated[
         str | None,
@@ -267,6 +140,15 @@ class SharedOptions:
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = Path(DEFAULT_OUT)
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEM",
+            help="Name the figure of one picture: STEM.COMMAND.FORMAT.",
+            show_default="the picture's name",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None
     format: Annotated[
         list[ImageFormat],
         typer.Option(
@@ -325,22 +207,5 @@ class SharedOptions:
             rich_help_panel=RUN_PANEL,
         ),
     ] = False
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            "-q",
-            help="No progress and no tables; failures are still reported.",
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = False
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A TOML file with values for these options; the command line wins.",
-            callback=read_config,
-            is_eager=True,
-            rich_help_panel=RUN_PANEL,
-        ),
-    ] = None
+    quiet: QuietOption = False
+    config: ConfigOption = None

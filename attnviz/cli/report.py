@@ -84,12 +84,13 @@ class Report:
         self._progress.update(self._done + self._skipped, len(self._errors))
 
     def _start(self, event: Started) -> None:
-        self._total = event.total
+        fresh, self._total = event.total != self._total, event.total
         for note in event.notes:
             self._say(f"note: {note}")
         if event.skipped:
             self._say(_passed_over([(path.name, reason) for path, reason in event.skipped]))
-        self._progress.start(event.total)
+        if fresh:  # a figure set starts again with every model, and counts on
+            self._progress.start(event.total)
 
     def _finish_one(self, event: Done) -> None:
         self._done += 1

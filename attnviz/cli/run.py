@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from attnviz.cli.report import Report
 from attnviz.cli.values import (
     check_cmap,
+    check_name,
     in_range,
     parse_channels,
     parse_count,
@@ -21,6 +22,9 @@ from attnviz.errors import UsageError
 from attnviz.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnviz.cli.input_options import InputOptions
     from attnviz.cli.options import SharedOptions
     from attnviz.requests import CommandRequest
 
@@ -47,12 +51,13 @@ def run_request(command: CommandRequest, options: SharedOptions) -> RunRequest:
     return RunRequest(
         command=command,
         model=model_request(options),
-        inputs=input_request(options),
+        inputs=input_request(options.inputs, options),
         output=OutputRequest(
             folder=options.out,
             formats=tuple(dict.fromkeys(options.format)),
             save_data=options.save_data,
             skip_existing=options.skip_existing,
+            name=check_name(options.name),
         ),
         style=draw_style(options),
         batch_size=parse_count("--batch-size", options.batch_size, least=1) or 0,
@@ -61,7 +66,7 @@ def run_request(command: CommandRequest, options: SharedOptions) -> RunRequest:
     )
 
 
-def model_request(options: SharedOptions) -> ModelRequest:
+def model_request(options: InputOptions) -> ModelRequest:
     """The options of the panel Model."""
     if options.random_weights and options.checkpoint is not None:
         raise UsageError("--random-weights and --checkpoint exclude each other")
@@ -84,10 +89,10 @@ def model_request(options: SharedOptions) -> ModelRequest:
     )
 
 
-def input_request(options: SharedOptions) -> InputRequest:
+def input_request(inputs: Sequence[str], options: InputOptions) -> InputRequest:
     """The inputs and the options of the panel Pictures."""
     return InputRequest(
-        inputs=tuple(options.inputs),
+        inputs=tuple(inputs),
         size=parse_size(options.size),
         fit=options.fit,
         max_pixels=options.max_pixels,

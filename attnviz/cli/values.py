@@ -6,12 +6,14 @@ Layers, heads and sizes are only read here; whether a model has them is asked on
 from __future__ import annotations
 
 import math
+import os
 import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from attnviz.domain import COLUMN_INCHES, DEFAULT_CMAP, PAGE_INCHES, Size
 from attnviz.errors import UsageError
+from attnviz.output.plan import LONGEST_STEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -173,6 +175,17 @@ def parse_model_args(texts: Sequence[str]) -> dict[str, int]:
             raise UsageError(f"--model-arg: {match[1]} is given twice")
         sizes[match[1]] = int(match[2])
     return sizes
+
+
+def check_name(text: str | None) -> str | None:
+    """The stem of file names: no path, and short enough for a file system."""
+    if text is None:
+        return None
+    if not text.strip() or set(text) & set("/\\\0") or text in (".", ".."):
+        raise UsageError(f"--name: {text!r} is no file name", "use --out for the folder")
+    if len(os.fsencode(text)) > LONGEST_STEM:
+        raise UsageError(f"--name: {text[:20]!r}... is too long, at most {LONGEST_STEM} bytes")
+    return text
 
 
 def check_cmap(name: str) -> str:

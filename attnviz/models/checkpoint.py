@@ -139,6 +139,17 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
     )
 
 
+def digest_of(path: Path) -> str:
+    """The ``sha256`` that the checkpoint at a path would have; nothing in it is looked at.
+
+    Raises:
+        UsageError: No such path, or a folder without config.json or weights.
+        CheckpointError: Not readable.
+    """
+    files, _ = _locate(path)
+    return _Digest(files).value()
+
+
 def _locate(path: Path) -> tuple[list[Path], Path | None]:
     """The weights files, and the config.json beside them if there is one."""
     try:

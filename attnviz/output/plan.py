@@ -31,6 +31,8 @@ NAME_BYTES = 255
 _TAIL_BYTES = 32
 """Kept free behind a stem, for a command, a part and a suffix: ``.rollout.head127.png``."""
 
+LONGEST_STEM = NAME_BYTES - _TAIL_BYTES
+
 _HASH_DIGITS = 10
 
 
@@ -57,11 +59,13 @@ def plan_outputs(
     """One plan a picture, in the order of ``files``, no two of which share a name.
 
     Raises:
-        UsageError: A figure would take the place of one of the input pictures.
+        UsageError: A figure would take the place of one of the input pictures, or several
+            pictures would share one ``--name``.
     """
+    stems = _unique_stems(files) if request.name is None else _named(files, request.name)
     plans = {
         file: OutputPlan(_below(request.folder, file), stem, command)
-        for file, stem in zip(files, _unique_stems(files), strict=True)
+        for file, stem in zip(files, stems, strict=True)
     }
     _keep_inputs(plans, request)
     return plans
@@ -86,6 +90,15 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error
+
+
+def _named(files: Sequence[ImageFile], name: str) -> list[str]:
+    if len(files) > 1:
+        raise UsageError(
+            f"--name: {name!r} can name the figure of one picture, and there are {len(files)}",
+            "leave it out: every figure is named after its picture",
+        )
+    return [name] * len(files)
 
 
 def _below(folder: Path, file: ImageFile) -> Path:
@@ -155,11 +168,10 @@ _NAMINGS: tuple[Callable[[ImageFile], str], ...] = (_plain, _with_suffix, _with_
 
 def shortened(stem: str) -> str:
     """The stem, or its beginning and a hash of all of it where file names would grow too long."""
-    most = NAME_BYTES - _TAIL_BYTES
     encoded = os.fsencode(stem)
-    if len(encoded) <= most:
+    if len(encoded) <= LONGEST_STEM:
         return stem
-    beginning = encoded[: most - _HASH_DIGITS - 1].decode("utf-8", "ignore")
+    beginning = encoded[: LONGEST_STEM - _HASH_DIGITS - 1].decode("utf-8", "ignore")
     return f"{beginning}-{_digest(encoded)}"
 
 

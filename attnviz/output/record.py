@@ -30,7 +30,11 @@ _MOST_TEXT = 1 << 20
 _PDF_SUBJECT = re.compile(rb"/Subject\s*\(((?:[^\\()]|\\.|\([^()]*\))*)\)", re.DOTALL)
 _PDF_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
 _SVG_DESCRIPTION = re.compile(rb"<dc:description>(.*?)</dc:description>", re.DOTALL)
-_IDENTITY = ("command", "model", "weights", "weights_sha256", "image_sha256", "options", "size")
+IDENTITY = ("command", "model", "weights", "weights_sha256", "image_sha256", "options", "size")
+"""The entries of a record that make a figure what it is: a change of work changes one of them."""
+
+_PLACES = ("checkpoint",)
+"""Options that say where something lies, not what it is; its hash does."""
 
 
 def to_dict(provenance: Provenance) -> dict[str, Any]:
@@ -53,6 +57,7 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         "grid": list(geometry.grid),
         "region": list(geometry.region),
         "options": provenance.options,
+        "device": provenance.device,
         "versions": provenance.versions,
     }
 
@@ -90,25 +95,50 @@ def record_of(
     }
 
 
+def identity(provenance: Provenance) -> dict[str, Any]:
+    """The entries ``IDENTITY`` of the record."""
+    record = json.loads(to_json(provenance))
+    return {key: record[key] for key in IDENTITY}
+
+
+def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """The entries of a record, or of its options, that are not as in ``wanted``, by name."""
+    names = []
+    for key, value in wanted.items():
+        if key != "options":
+            names += [key] if record.get(key) != value else []
+            continue
+        old = record.get("options") or {}
+        both = sorted(old.keys() | value.keys())
+        names += [n for n in both if n not in _PLACES and old.get(n) != value.get(n)]
+    return tuple(names)
+
+
 def same_work(record: dict[str, Any] | None, provenance: Provenance) -> bool:
     """Whether a file with this record shows what would be drawn now: image, weights, options."""
-    if record is None:
-        return False
-    wanted = json.loads(to_json(provenance))
-    return all(record.get(key) == wanted[key] for key in _IDENTITY)
+    return record is not None and not differences(record, identity(provenance))
 
 
 def is_current(plan: OutputPlan, output: OutputRequest, provenance: Provenance) -> bool:
-    """Whether everything that would be written stands there already, made in the same way.
+    """Whether everything that would be written stands there already, made in the same way."""
+    return stands(plan, output, identity(provenance))
+
+
+def stands(plan: OutputPlan, output: OutputRequest, wanted: Mapping[str, Any]) -> bool:
+    """Whether every file that would be written is there, and its record agrees with ``wanted``.
 
     Of a figure with several pages only the first is read: it is written last.
     """
-    wanted = [plan.path(image_format.value) for image_format in output.formats]
-    if output.save_data:
-        wanted.append(plan.path("npz"))
-    if provenance.options.get("csv") and not plan.path("csv").is_file():
+    if wanted["options"].get("csv") and not plan.path("csv").is_file():
         return False
-    return all(same_work(read_record(path), provenance) for path in wanted)
+    records = map(read_record, recorded_paths(plan, output))
+    return all(record is not None and not differences(record, wanted) for record in records)
+
+
+def recorded_paths(plan: OutputPlan, output: OutputRequest) -> list[Path]:
+    """The files of a picture that carry a record: each format's first page, and the data."""
+    suffixes = [image_format.value for image_format in output.formats]
+    return [plan.path(suffix) for suffix in (*suffixes, *(["npz"] if output.save_data else []))]
 
 
 def _from_png(stream: BinaryIO) -> str | None:

@@ -45,10 +45,15 @@ def heads(options: HeadsOptions) -> int:
 
     Example: attnviz heads photo.jpg --model dino_vits8 --threshold 0.6
     """
+    return run(heads_request(options), options)
+
+
+def heads_request(options: HeadsOptions) -> HeadsRequest:
+    """What the options of ``heads`` ask for."""
     threshold = options.threshold
     if threshold is not None:
         in_range("--threshold", threshold, above=0, most=1)
-    command = HeadsRequest(
+    return HeadsRequest(
         layer=parse_index("--layer", options.layer),
         heads=optional_indices("--heads", options.heads),
         threshold=threshold,
@@ -56,4 +61,3 @@ def heads(options: HeadsOptions) -> int:
         distance=options.distance,
         query=options.query,
     )
-    return run(command, options)

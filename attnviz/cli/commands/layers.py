@@ -41,11 +41,15 @@ def layers(options: LayersOptions) -> int:
 
     Example: attnviz layers photo.jpg --model dinov2_vits14 --each-head
     """
-    command = LayersRequest(
+    return run(layers_request(options), options)
+
+
+def layers_request(options: LayersOptions) -> LayersRequest:
+    """What the options of ``layers`` ask for."""
+    return LayersRequest(
         layers=optional_indices("--layers", options.layers),
         heads=optional_indices("--heads", options.heads),
         each_head=options.each_head,
         distance=options.distance,
         query=options.query,
     )
-    return run(command, options)

@@ -45,11 +45,15 @@ def patch(options: PatchOptions) -> int:
 
     Example: attnviz patch photo.jpg --at 3,7 --xy 240,120
     """
-    command = PatchRequest(
+    return run(patch_request(options), options)
+
+
+def patch_request(options: PatchOptions) -> PatchRequest:
+    """What the options of ``patch`` ask for."""
+    return PatchRequest(
         layer=parse_index("--layer", options.layer),
         heads=optional_indices("--heads", options.heads),
         cells=parse_cells(options.at),
         points=parse_points(options.xy),
         each_head=options.each_head,
     )
-    return run(command, options)

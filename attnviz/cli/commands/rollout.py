@@ -63,8 +63,13 @@ def rollout(options: RolloutCommandOptions) -> int:
 
     Example: attnviz rollout photo.jpg --model dino_vits8 --discard-ratio 0
     """
+    return run(rollout_request(options), options)
+
+
+def rollout_request(options: RolloutCommandOptions) -> RolloutRequest:
+    """What the options of ``rollout`` ask for."""
     shown = options.layers_shown
-    command = RolloutRequest(
+    return RolloutRequest(
         options=RolloutOptions(
             fusion=options.fusion,
             residual=in_range("--residual", options.residual, least=0, below=1),
@@ -76,4 +81,3 @@ def rollout(options: RolloutCommandOptions) -> int:
         depths=() if shown is None else parse_indices("--layers-shown", shown),
         query=options.query,
     )
-    return run(command, options)

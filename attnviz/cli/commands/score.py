@@ -35,10 +35,14 @@ def score(options: ScoreOptions) -> int:
 
     Example: attnviz score photos/ --keep-ratio 0.7 --csv
     """
-    command = ScoreRequest(
+    return run(score_request(options), options)
+
+
+def score_request(options: ScoreOptions) -> ScoreRequest:
+    """What the options of ``score`` ask for."""
+    return ScoreRequest(
         layer=parse_index("--layer", options.layer),
         heads=optional_indices("--heads", options.heads),
         keep_ratio=in_range("--keep-ratio", options.keep_ratio, above=0, most=1),
         csv=options.csv,
     )
-    return run(command, options)

@@ -1,0 +1,104 @@
+"""``attnviz info``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnviz.cli.redraw import redraw_command
+from attnviz.domain import sha256_of
+from attnviz.errors import ImageError, UsageError
+from attnviz.images.names import shown
+from attnviz.output.record import read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def info(
+    figure: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FIGURE",
+            help="A figure (PNG, PDF, SVG) or data file (NPZ) that attnviz wrote.",
+            show_default=False,
+        ),
+    ],
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON record, the command under 'redraw'.")
+    ] = False,
+) -> int:
+    """How a figure was made, read from the file itself, and the command that draws it again.
+
+    The command gives the same bytes with the same versions, started in the folder in which the
+    figure was first drawn: paths are as they were given there.
+
+    Example: attnviz info attnviz-out/photo.heads.png
+    """
+    record = _record_of(figure)
+    command = redraw_command(record, figure)
+    for note in _notes(record):
+        typer.echo(f"note: {note}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"figure": str(figure), **record, "redraw": command}))
+        return 0
+    rows = list(_rows(record))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        typer.echo(f"{name:<{width}}  {value}".rstrip())
+    typer.echo(f"\n{command}")
+    return 0
+
+
+def _record_of(figure: Path) -> dict[str, Any]:
+    if not figure.is_file():
+        raise UsageError(f"{shown(figure)} is no file", "give a figure that attnviz wrote")
+    record = read_record(figure)
+    needed = ("command", "model", "image", "image_sha256", "image_size", "options")
+    if record is None or not all(name in record for name in needed):
+        raise ImageError(
+            f"{shown(figure)} holds no record of how it was made",
+            "figures and data files of attnviz do, unless another program saved them again",
+        )
+    return record
+
+
+def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "command", record["command"]
+    yield "model", record["model"]
+    yield "weights", record.get("weights", "")
+    yield "weights SHA-256", record.get("weights_sha256") or "none"
+    yield "image", shown(record["image"])
+    yield "image SHA-256", record["image_sha256"]
+    yield "image size", _by(record["image_size"])
+    if "size" in record and "grid" in record:
+        yield "model input", f"{_by(record['size'])}, {_by(record['grid'])} patches"
+    yield "positions", record.get("architecture", {}).get("positions", "")
+    yield "device", record.get("device", "")
+    label = "options"
+    for name, value in record["options"].items():
+        text = " ".join(map(str, value)) if isinstance(value, list) else value
+        yield label, name if text is True else f"{name} {text}"
+        label = ""
+    versions = record.get("versions", {})
+    yield "versions", ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def _by(size: list[int]) -> str:
+    return f"{size[0]}x{size[1]}"
+
+
+def _notes(record: Mapping[str, Any]) -> Iterator[str]:
+    """What stands in the way of drawing the figure again here."""
+    image = Path(record["image"])
+    try:
+        digest = sha256_of(image.read_bytes())
+    except (OSError, ValueError):
+        yield f"{shown(image)} is not here; paths are relative to where the figure was drawn"
+        return
+    if digest != record["image_sha256"]:
+        yield f"{shown(image)} is another picture than the figure shows"

@@ -1,0 +1,192 @@
+"""A figure set in TOML becomes requests, through the parser of the command line itself.
+
+    [defaults]                      # options of any figure command, under their own names
+    model = "dino_vits8"
+    out = "../docs/figures"
+
+    [[figure]]
+    command = "heads"
+    images = ["../photos/cat.jpg"]
+    name = "cat"                    # optional: the figure is cat.heads.png
+    threshold = 0.6
+
+Paths are relative to the file. A key of ``[defaults]`` reaches the commands that have it.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from attnviz.cli.commands.heads import heads_request
+from attnviz.cli.commands.layers import layers_request
+from attnviz.cli.commands.patch import patch_request
+from attnviz.cli.commands.rollout import rollout_request
+from attnviz.cli.commands.score import score_request
+from attnviz.cli.config import (
+    CommandWithFile,
+    as_default,
+    field_name,
+    options_of,
+    unknown_option,
+)
+from attnviz.cli.flatten import flatten
+from attnviz.cli.run import run_request
+from attnviz.cli.toml_file import TomlFile, load_toml
+from attnviz.cli.values import did_you_mean
+from attnviz.domain import DEFAULT_OUT
+from attnviz.errors import UsageError
+from attnviz.figure_sets import SetFigure
+from attnviz.origin import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from attnviz.requests import CommandRequest, RunRequest
+
+_REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
+    "heads": heads_request,
+    "layers": layers_request,
+    "rollout": rollout_request,
+    "patch": patch_request,
+    "score": score_request,
+}
+_OF_RENDER = frozenset({"json", "quiet"})
+"""Options that say what a run prints: attnviz render has them for all figures together."""
+
+_PATHS = ("out", "checkpoint")
+
+
+def read_figure_set(path: Path, *, overwrite: bool = False) -> list[SetFigure]:
+    """Every figure of a set, read and checked as far as it can be without a model or a picture.
+
+    ``overwrite``: the default of ``skip-existing`` is false, not true.
+
+    Raises:
+        UsageError: Anything in the file that is wrong; the message has file, line and key.
+    """
+    file = load_toml(path)
+    for key in file.content:
+        if key not in ("defaults", "figure"):
+            hint = did_you_mean(key, ("defaults", "figure")) or "options stand in [defaults]"
+            raise UsageError(f"{file.where(key, 0, key)}: unknown key {key!r}", hint)
+    defaults, figures = file.content.get("defaults", {}), file.content.get("figure", [])
+    if not isinstance(defaults, dict):
+        raise UsageError(f"{file.where('defaults')}: defaults must be a table, [defaults]")
+    if not isinstance(figures, list) or not all(isinstance(each, dict) for each in figures):
+        raise UsageError(f"{file.where('figure')}: figures must be tables, [[figure]]")
+    if not figures:
+        raise UsageError(f"{path}: holds no figure", "begin each with [[figure]]")
+    _check_defaults(file, defaults)
+    return [_figure(file, number, overwrite=overwrite) for number in range(len(figures))]
+
+
+def _check_defaults(file: TomlFile, defaults: Mapping[str, Any]) -> None:
+    everything = {name for command in _parsers().values() for name in _options(command)} - {"name"}
+    for key in defaults:
+        where = file.where("defaults", 0, key)
+        if key in ("command", "images", "name"):
+            raise UsageError(f"{where}: {key} belongs to a figure, not to all", "see [[figure]]")
+        if field_name(key) not in everything:
+            _refuse_options_of_render(where, key)
+            raise unknown_option(where, "no command", key, everything)
+
+
+def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
+    table: Mapping[str, Any] = file.content["figure"][number]
+    defaults: Mapping[str, Any] = file.content.get("defaults", {})
+    name, command = _command(file, number)
+    options = _options(command)
+    folder = file.path.parent
+    values: dict[str, Any] = {"out": DEFAULT_OUT, "skip_existing": not overwrite}
+    lines: dict[str, int] = {}
+    for key, value in defaults.items():
+        if field_name(key) in options:
+            values |= as_default(file.where("defaults", 0, key), key, value, options)
+    for key, value in table.items():
+        where = file.where("figure", number, key)
+        if key in ("command", "images"):
+            continue
+        if field_name(key) not in options:
+            _refuse_options_of_render(where, key)
+            raise unknown_option(where, name, key, {**options, "images": None, "command": None})
+        values |= as_default(where, key, value, options)
+    for part in (file.keys_of("defaults"), file.keys_of("figure", number)):
+        lines |= {field_name(key): line for key, line in part.items()}
+    values |= {key: _below(folder, values[key]) for key in _PATHS if key in values}
+    origin = Origin(file.path, lines, _line(file, number))
+    arguments = ["--", *(_below(folder, image) for image in _images(file, number))]
+    request: RunRequest = command.main(
+        args=arguments, prog_name=name, standalone_mode=False, default_map=values, obj=origin
+    )
+    return SetFigure(request, origin)
+
+
+def _command(file: TomlFile, number: int) -> tuple[str, Any]:
+    name = file.content["figure"][number].get("command")
+    where = file.where("figure", number, "command")
+    known = _parsers()
+    if name is None:
+        raise UsageError(f"{where}: the figure has no command", f"one of {', '.join(known)}")
+    if not isinstance(name, str) or name not in known:
+        hint = did_you_mean(str(name), known) or f"one of {', '.join(known)}"
+        raise UsageError(f"{where}: no figure command is called {name!r}", hint)
+    return name, known[name]
+
+
+def _images(file: TomlFile, number: int) -> list[str]:
+    images = file.content["figure"][number].get("images")
+    where = file.where("figure", number, "images")
+    if isinstance(images, str):
+        images = [images]
+    if not images or not isinstance(images, list) or not all(isinstance(i, str) for i in images):
+        raise UsageError(
+            f"{where}: images must be a list of pictures", 'for instance images = ["cat.jpg"]'
+        )
+    return images
+
+
+def _line(file: TomlFile, number: int) -> int:
+    """The line on which a figure begins; for figures in one inline list, that of the list."""
+    lines = file.lines
+    return lines.get(("figure", number, ""), lines.get(("", 0, "figure"), 1))
+
+
+def _refuse_options_of_render(where: str, key: str) -> None:
+    if key in _OF_RENDER:
+        raise UsageError(f"{where}: {key} is no option of a figure", f"attnviz render --{key}")
+
+
+def _options(command: Any) -> dict[str, Any]:
+    found = options_of(command)
+    return {name: option for name, option in found.items() if name not in _OF_RENDER}
+
+
+def _below(folder: Path, written: str) -> str:
+    """A path of the file as seen from here, without detours; links keep their meaning."""
+    joined = os.path.join(folder, written)  # noqa: PTH118 - a Path would eat a trailing slash
+    direct = os.path.normpath(joined)
+    same = os.path.realpath(direct) == os.path.realpath(joined)
+    return direct if same else joined
+
+
+@lru_cache
+def _parsers() -> dict[str, Any]:
+    """The figure commands as parsers whose outcome is the request."""
+    app = typer.Typer(add_completion=False)
+    for name, build in _REQUESTS.items():
+        app.command(name, cls=CommandWithFile)(flatten(_whole(build)))
+    group: Any = typer.main.get_command(app)
+    return {name: group.commands[name] for name in _REQUESTS}
+
+
+def _whole(build: Callable[[Any], CommandRequest]) -> Callable[[Any], RunRequest]:
+    @wraps(build)
+    def whole(options: Any) -> RunRequest:
+        return run_request(build(options), options)
+
+    return whole

@@ -1,0 +1,91 @@
+"""What a run would write, and what of it stands there already: told without loading a model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from attnviz.domain import sha256_of
+from attnviz.images.find import find_images
+from attnviz.output.plan import plan_outputs
+from attnviz.output.record import recorded_paths, stands
+from attnviz.requests import command_name, written_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attnviz.domain import ImageFile
+    from attnviz.images.find import Found
+    from attnviz.output.plan import OutputPlan
+    from attnviz.requests import RunRequest
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One picture: where its figures (and data) go, and whether they are there, made as asked."""
+
+    file: ImageFile
+    paths: tuple[Path, ...]
+    current: bool
+
+
+def plan_request(
+    request: RunRequest, into: Path | None = None
+) -> tuple[Found, dict[ImageFile, OutputPlan]]:
+    """The pictures of a request and where their files go, below ``into`` if that is given.
+
+    Raises:
+        UsageError: Names that cannot be given.
+    """
+    output = request.output
+    found = find_images(request.inputs.inputs, exclude=output.folder)
+    placed = output if into is None else replace(output, folder=into)
+    return found, plan_outputs(found.files, command_name(request.command), placed)
+
+
+def outlook(request: RunRequest) -> list[Outlook]:
+    """What a run would find for each picture: its files' records against picture and weights.
+
+    Where the weights are not on this machine, or a picture cannot be read, nothing is current.
+
+    Raises:
+        UsageError: Names that cannot be given, or a checkpoint that does not exist.
+    """
+    _, plans = plan_request(request)
+    paths = {file: tuple(recorded_paths(plan, request.output)) for file, plan in plans.items()}
+    there = [file for file, files in paths.items() if all(path.is_file() for path in files)]
+    made = _made_as_asked(request) if there else None
+    return [
+        Outlook(
+            file,
+            paths[file],
+            current=file in there
+            and made is not None
+            and stands(plan, request.output, made | {"image_sha256": _digest(file)}),
+        )
+        for file, plan in plans.items()
+    ]
+
+
+def _made_as_asked(request: RunRequest) -> dict[str, object] | None:
+    """What the record of a current figure says, but for its picture; None: weights not here."""
+    # torch comes with it, and is not needed where nothing stands yet.
+    from attnviz.models.digest import weights_digest
+
+    digest = None if request.model.random_weights else weights_digest(request.model)
+    if digest is None and not request.model.random_weights:
+        return None
+    return {
+        "command": command_name(request.command),
+        "options": json.loads(json.dumps(written_options(request))),
+        "random_weights": request.model.random_weights,
+        "weights_sha256": digest,
+    }
+
+
+def _digest(file: ImageFile) -> str:
+    try:
+        return sha256_of(file.path.read_bytes())
+    except OSError:
+        return ""
