@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from unittest.mock import patch
 
 import numpy as np
 import timm
@@ -157,6 +158,14 @@ def _attention(attn, tokens, rope):
 
         query, key = rotate(query), rotate(key)
     return (query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])).softmax(dim=-1)
+
+
+def undrawn(make, config):
+    """A model of transformers whose initial weights are not drawn: ``randomise`` draws them."""
+    from transformers import PreTrainedModel
+
+    with patch.object(PreTrainedModel, "init_weights"):
+        return make(config).eval()
 
 
 def randomise(model, seed=0):

@@ -17,7 +17,14 @@ from attnviz.models.checkpoint import open_checkpoint
 from attnviz.models.facts import Source
 from attnviz.models.identify import check_against, identify
 from attnviz.models.loading import load_strictly
-from tests.helpers.checkpoints import attention_of, edit_config, pixels, randomise, timm_model
+from tests.helpers.checkpoints import (
+    attention_of,
+    edit_config,
+    pixels,
+    randomise,
+    timm_model,
+    undrawn,
+)
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -81,7 +88,7 @@ def saved(tmp_path_factory):
     def get(kind):
         if kind not in made:
             build, config, _, _ = KINDS[kind]
-            model = randomise(build(config))
+            model = randomise(undrawn(build, config))
             folder = tmp_path_factory.mktemp(kind)
             model.save_pretrained(folder)
             made[kind] = model, folder
