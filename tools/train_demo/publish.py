@@ -1,0 +1,55 @@
+"""Put trained weights into the package and their scores into the model card."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from banks import HELD_OUT_TEXTURES, load_banks
+from evaluate import judge, read_scenes, table
+from model import build_vit, load_weights
+from scenes import judged_scenes
+
+ROOT = Path(__file__).parents[2]
+WEIGHTS = ROOT / "attnviz" / "data" / "demo.safetensors"
+CARD = ROOT / "attnviz" / "data" / "MODEL_CARD.md"
+SCENES = ROOT / "tests" / "data" / "demo_scenes"
+
+
+def main() -> None:
+    """Copy the weights, judge all models on all sets of scenes, and renew the card's tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dino", type=Path, help="weights to ship")
+    parser.add_argument("supervised", type=Path, help="weights of the supervised comparison")
+    parser.add_argument("--cache", type=Path, help="folder for rendered banks")
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    shutil.copyfile(options.dino, WEIGHTS)
+    torch.manual_seed(0)
+    models = {
+        "untrained": build_vit().eval(),
+        "supervised": load_weights(options.supervised),
+        "DINO": load_weights(WEIGHTS),
+    }
+    banks = load_banks(held_out=True, textures=HELD_OUT_TEXTURES, cache=options.cache)
+    sets = {
+        "held-out": judged_scenes(banks, count=200, side=96, seed=7),
+        "vivid": judged_scenes(banks, count=200, side=96, seed=7, vivid=True),
+        "committed": read_scenes(SCENES),
+    }
+    card = CARD.read_text(encoding="utf-8")
+    for name, scenes in sets.items():
+        scores = table({model: judge(vit, *scenes) for model, vit in models.items()})
+        print(f"{name}\n{scores}\n")
+        place = rf"(<!-- {name} scores -->\n).*?(\n<!-- end -->)"
+        card, count = re.subn(place, rf"\1\n{scores}\n\2", card, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{CARD} has {count} places for the {name} scores, expected 1")
+    CARD.write_text(card, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
