@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_OPTION = re.compile(r"--([a-z][a-z-]*)")
+_OPTION = re.compile(r"(?:--|^(?=[a-z-]+: ))([a-z][a-z-]*)")
+_FACTS_OF_A_MODEL = re.compile(r"\b(layers?|heads|size)\b")
+"""What a model has or has not: such errors do not spell the option."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,10 @@ class Origin:
     def explain(self, message: str, hint: str = "") -> UsageError | None:
         """The error with file and line in front; None where no option in it is from the file.
 
-        Options are known by their spelling in the message (``--save-data``).
+        Options are known by their spelling in the message: ``--save-data``, or ``images:`` at
+        its start.
         """
-        named = (found[1].replace("-", "_") for found in _OPTION.finditer(message))
+        found = [*_OPTION.finditer(message), *_FACTS_OF_A_MODEL.finditer(message)]
+        named = (each[1].replace("-", "_") for each in found)
         line = next((self.lines[name] for name in named if name in self.lines), self.line)
         return None if line is None else UsageError(f"{self.file}:{line}: {message}", hint)

@@ -35,7 +35,7 @@ picture failed, 2 wrong use, 130 interrupted.
 
 Layers and heads count from 0, negative numbers from the end. Lists are written `0,2`, `0-3`,
 `-2,-1` or `0 2`. `--config FILE` reads any of a command's options from a TOML file, under their
-names without the dashes in front; what stands on the command line wins, and what is refused is named
+names without the dashes in front; what stands on the command line wins, and what is refused is told
 with its file and line. For instance:
 
     model = "dinov2_vits14"

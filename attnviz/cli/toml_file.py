@@ -23,7 +23,7 @@ _PARTS = re.compile(
     re.DOTALL,
 )
 _KEY = re.compile(r"\"((?:\\.|[^\"\\])*)\"|'([^']*)'|([\w-]+)")
-_ERROR_LINE = re.compile(r"\s*\(at line (\d+), column \d+\)")
+_ERROR_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,17 @@ def load_toml(path: Path) -> TomlFile:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        return TomlFile(path, tomllib.loads(text), _key_lines(text))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is no TOML file ({error})") from error
+    try:
+        return TomlFile(path, tomllib.loads(text), _key_lines(text))
     except tomllib.TOMLDecodeError as error:
-        found = _ERROR_LINE.search(str(error))
-        where = f"{path}:{found[1]}" if found else f"{path}"
-        reason = _ERROR_LINE.sub("", str(error))
-        raise UsageError(f"{where}: is no TOML file ({reason})") from error
+        found = _ERROR_PLACE.search(str(error))
+        line = (found and found[1]) or len(text.rstrip().splitlines())
+        reason = _ERROR_PLACE.sub("", str(error))
+        raise UsageError(f"{path}:{line}: is no TOML file ({reason})") from error
 
 
 def _key_lines(text: str) -> dict[tuple[str, int, str], int]:

@@ -14,7 +14,13 @@ PACKAGE = ROOT / "attnviz"
 HEAVY = ("torch", "torchvision", "timm", "matplotlib", "numpy", "PIL", "transformers")
 TORCH_FOLDERS = ("models", "attention")
 
-LIGHT_COMMANDS = (["--help"], ["--version"], ["models"], ["models", "--json"], ["heads", "--help"])
+LIGHT_COMMANDS = (
+    ["--help"],
+    ["--version"],
+    ["models"],
+    ["models", "--json"],
+    *([command, "--help"] for command in ("heads", "render", "info", "eval")),
+)
 
 PROBE = """
 import sys

@@ -54,12 +54,19 @@ def info(
     return 0
 
 
+_NEEDED = {
+    **dict.fromkeys(("command", "model", "image", "image_sha256"), str),
+    "image_size": list,
+    "options": dict,
+}
+"""What a record must hold, for the command to be told."""
+
+
 def _record_of(figure: Path) -> dict[str, Any]:
     if not figure.is_file():
         raise UsageError(f"{shown(figure)} is no file", "give a figure that attnviz wrote")
     record = read_record(figure)
-    needed = ("command", "model", "image", "image_sha256", "image_size", "options")
-    if record is None or not all(name in record for name in needed):
+    if record is None or not all(isinstance(record.get(n), kind) for n, kind in _NEEDED.items()):
         raise ImageError(
             f"{shown(figure)} holds no record of how it was made",
             "figures and data files of attnviz do, unless another program saved them again",
