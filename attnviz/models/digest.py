@@ -29,7 +29,8 @@ def weights_digest(request: ModelRequest) -> str | None:
 def _local_weights(name: str) -> Path | None:
     spec = find_spec(name)
     if spec is not None and spec.packaged:
-        return packaged_weights(spec)
+        path = packaged_weights(spec)
+        return path if path.is_file() else None
     if spec is not None:
         return cached_weights(spec.repository)
     if backbone.find_family(name) is None:
