@@ -3,10 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-DEMO_MODEL := --random-weights
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench docs baselines clean
+.PHONY: help demo test check lint gallery bench docs baselines clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,22 +17,22 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## draw every kind of figure of a sample picture into attnviz-out/
-	@set -e; for command in heads layers rollout patch score; do \
-		echo "attnviz $$command sample_images/cat.jpg $(DEMO_MODEL)"; \
-		$(BIN)/attnviz $$command sample_images/cat.jpg $(DEMO_MODEL) --quiet; \
-	done
+demo: $(READY) ## draw every kind of figure of the sample pictures into attnviz-out/
+	$(BIN)/attnviz render configs/demo.toml --overwrite
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest
 
-check: lint test ## everything that continuous integration runs
+check: lint gallery test ## everything that continuous integration runs
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+gallery: $(READY) ## compare the README's figures with what the code draws now
+	$(BIN)/attnviz render configs/gallery.toml --check
 
 bench: $(READY) ## measure speed and memory as ratios to the plain forward pass
 	$(BIN)/python -m benchmarks
