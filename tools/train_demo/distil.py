@@ -1,9 +1,4 @@
-"""The parts of self-distillation: the head, the teacher's targets, and the term that spreads.
-
-After DINO (Caron et al. 2021) with two things of its successors, which a batch of 64 needs more
-than theirs did: targets balanced over the batch by Sinkhorn's iteration instead of a running
-centre, and DINOv2's term that keeps class tokens apart.
-"""
+"""The parts of self-distillation: head and networks, the teacher's targets, a measure to log."""
 
 from __future__ import annotations
 
@@ -12,37 +7,27 @@ from model import build_vit
 from torch import nn
 from torch.nn import functional
 
+CENTRE_MOMENTUM = 0.9
+
 
 class DinoHead(nn.Module):
-    """Projection to ``outputs`` logits: three layers, unit length, prototypes of unit length.
-
-    The prototypes are random and stay so. DINO freezes its last layer for the first epoch, lest
-    the student learn to be uniform before it learns to see; the runs here are shorter than that.
-
-    Batch normalisation, an option of DINO's own head, spreads the samples of a batch apart from
-    the first step on; without it the targets of a small batch stay near uniform for long.
-    """
+    """Projection to ``outputs`` logits: three layers, unit length, prototypes of unit length."""
 
     def __init__(self, width: int, outputs: int) -> None:
         super().__init__()
         self.mlp = nn.Sequential(
-            nn.Linear(width, 512, bias=False),
-            nn.BatchNorm1d(512),
-            nn.GELU(),
-            nn.Linear(512, 512, bias=False),
-            nn.BatchNorm1d(512),
-            nn.GELU(),
-            nn.Linear(512, 128, bias=False),
-            nn.BatchNorm1d(128, affine=False),
+            nn.Linear(width, 512), nn.GELU(), nn.Linear(512, 512), nn.GELU(), nn.Linear(512, 128)
         )
-        self.register_buffer("prototypes", functional.normalize(torch.randn(outputs, 128), dim=-1))
+        self.prototypes = nn.Parameter(torch.randn(outputs, 128))
         for module in self.mlp:
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Cosines of the projected features with the prototypes: (B, width) to (B, outputs)."""
-        return functional.normalize(self.mlp(features), dim=-1) @ self.prototypes.T
+        points = functional.normalize(self.mlp(features), dim=-1)
+        return points @ functional.normalize(self.prototypes, dim=-1).T
 
 
 class Network(nn.Module):
@@ -53,27 +38,26 @@ class Network(nn.Module):
         self.backbone = build_vit()
         self.head = head
 
-    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(B, 3, h, w) normalised to class tokens (B, width) and logits (B, outputs)."""
-        features = self.backbone(images)
-        return features, self.head(features)
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(B, 3, h, w) normalised to logits (B, outputs)."""
+        return self.head(self.backbone(images))
 
 
-def sinkhorn(logits: torch.Tensor, temperature: float, rounds: int = 3) -> torch.Tensor:
-    """Targets whose outputs are used evenly over the batch (Caron et al. 2020, SwAV)."""
-    targets = torch.exp((logits - logits.max()) / temperature)
-    for _ in range(rounds):
-        targets = targets / targets.sum(dim=0, keepdim=True).clamp(min=1e-12)
-        targets = targets / targets.sum(dim=1, keepdim=True)
-    return targets
+class Targets:
+    """The teacher's outputs, centred so that none rules and sharpened so that they say something.
 
+    The centre is a moving average of the teacher's outputs over the batches: (1, outputs).
+    """
 
-def spread_loss(features: torch.Tensor) -> torch.Tensor:
-    """KoLeo: minus the mean log distance to the nearest neighbour (Oquab et al. 2023, DINOv2)."""
-    points = functional.normalize(features, dim=-1)
-    with torch.no_grad():
-        nearest = (points @ points.T).fill_diagonal_(-2.0).argmax(dim=-1)
-    return -((points - points[nearest]).norm(dim=-1) + 1e-6).log().mean()
+    def __init__(self, outputs: int, temperature: float) -> None:
+        self.centre = torch.zeros(1, outputs)
+        self.temperature = temperature
+
+    def __call__(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits (B, outputs) to targets whose rows sum to 1; then moves the centre."""
+        targets = ((logits - self.centre) / self.temperature).softmax(dim=-1)
+        self.centre.lerp_(logits.mean(dim=0, keepdim=True), 1 - CENTRE_MOMENTUM)
+        return targets
 
 
 def matched(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 from pathlib import Path
 
 import torch
 from banks import HELD_OUT_TEXTURES, load_banks
 from evaluate import judge, read_scenes, table
-from model import build_vit, load_weights
+from model import build_vit, load_weights, save_weights
 from scenes import judged_scenes
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = ROOT / "attnviz" / "data" / "demo.safetensors"
 CARD = ROOT / "attnviz" / "data" / "MODEL_CARD.md"
+SOURCE = "DINO self-distillation on drawn scenes, tools/train_demo of attnviz"
 SCENES = ROOT / "tests" / "data" / "demo_scenes"
 
 
@@ -27,7 +27,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder for rendered banks")
     options = parser.parse_args()
     torch.set_num_threads(2)
-    shutil.copyfile(options.dino, WEIGHTS)
+    save_weights(load_weights(options.dino), WEIGHTS, source=SOURCE)
+    WEIGHTS.chmod(0o644)
     torch.manual_seed(0)
     models = {
         "untrained": build_vit().eval(),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from banks import HELD_OUT_TEXTURES, TRAIN_TEXTURES, Banks, halve, load_banks
-from distil import DinoHead, Network, matched, sinkhorn, spread_loss
+from distil import DinoHead, Network, Targets, matched
 from evaluate import judge, summary
 from model import build_vit, save_weights
 from scenes import (
@@ -33,11 +33,7 @@ from torch import nn
 from torch.nn import functional
 
 CHECKPOINT_EVERY = 100
-JUDGE_EVERY = 100
-SOURCES = {
-    "dino": "DINO self-distillation on drawn scenes, tools/train_demo of attnviz",
-    "supervised": "supervised classification of drawn scenes, tools/train_demo of attnviz",
-}
+JUDGE_EVERY = 50
 
 
 @dataclass(frozen=True)
@@ -45,24 +41,23 @@ class Recipe:
     """The numbers of one training run; one batch is ``batch`` objects."""
 
     method: str = "dino"
-    steps: int = 2500
+    steps: int = 600
     batch: int = 64
     global_side: int = 64
     local_side: int = 32
     locals: int = 3
     vivid: bool = False
-    hue: float = 0.4
+    hue: float = 0.3
     learning_rate: float = 7e-4
     final_learning_rate: float = 1e-5
     warmup: int = 50
-    weight_decay: float = 0.04
+    weight_decay: float = 0.2
     clip: float = 1.0
-    drop: float = 0.5
+    drop: float = 0.6
     outputs: int = 1024
     student_temperature: float = 0.1
     teacher_temperature: float = 0.04
     teacher_momentum: float = 0.992
-    spread: float = 0.1
     seed: int = 0
 
 
@@ -105,6 +100,7 @@ class Run:
                 {"params": others, "weight_decay": 0.0},
             ]
         )
+        self.targets = Targets(recipe.outputs, recipe.teacher_temperature)
         self.step = 0
 
     def state(self) -> dict[str, object]:
@@ -113,6 +109,7 @@ class Run:
             "student": self.student.state_dict(),
             "teacher": self.teacher.state_dict(),
             "optimiser": self.optimiser.state_dict(),
+            "centre": self.targets.centre,
             "step": self.step,
         }
 
@@ -122,6 +119,7 @@ class Run:
         self.student.load_state_dict(stored["student"])
         self.teacher.load_state_dict(stored["teacher"])
         self.optimiser.load_state_dict(stored["optimiser"])
+        self.targets.centre = stored["centre"]
         self.step = stored["step"]
 
     def advance(self) -> dict[str, float]:
@@ -159,8 +157,8 @@ class Run:
             )[0]
             views.append(normalise(near))  # (locals * B, 3, h, w)
         with torch.no_grad():
-            _, seen = self.teacher(views[0])  # (2B, K)
-            targets = sinkhorn(seen, r.teacher_temperature)
+            seen = self.teacher(views[0])  # (2B, K)
+            targets = self.targets(seen)
             log = {
                 "entropy": -torch.xlogy(targets, targets).sum(dim=-1).mean().item(),
                 "matched": matched(*seen.chunk(2)),
@@ -170,22 +168,20 @@ class Run:
         outputs = [self.student(views[0])]
         self.student.backbone.patch_drop = nn.Identity()
         outputs += [self.student(view) for view in views[1:]]
-        logits = torch.cat([out for _, out in outputs]).chunk(2 + r.locals)
+        logits = torch.cat(outputs).chunk(2 + r.locals)
         pairs = [
             -(targets[t] * (logits[s] / r.student_temperature).log_softmax(dim=-1)).sum(-1).mean()
             for t in range(2)
             for s in range(len(logits))
             if s != t
         ]
-        spread = torch.stack([spread_loss(half) for half in outputs[0][0].chunk(2)]).mean()
-        log["spread"] = spread.item()
-        return torch.stack(pairs).mean() + r.spread * spread, log
+        return torch.stack(pairs).mean(), log
 
     def _supervised_loss(
         self, objects: torch.Tensor, generator: torch.Generator
     ) -> tuple[torch.Tensor, dict[str, float]]:
         view, _ = compose(self.global_banks, objects, self.wide, self.recipe.global_side, generator)
-        _, logits = self.student(normalise(view))
+        logits = self.student(normalise(view))
         right = (logits.argmax(dim=-1) == objects).float().mean().item()
         return functional.cross_entropy(logits, objects, label_smoothing=0.1), {"right": right}
 
@@ -217,9 +213,7 @@ def train(recipe: Recipe, out: Path, cache: Path, stop: int) -> None:
         if run.step % JUDGE_EVERY == 0 or run.step == last:
             backbone = run.teacher.backbone if recipe.method == "dino" else run.student.backbone
             print(f"{run.step:5d}  {summary(judge(backbone, images, masks))}", flush=True)
-            save_weights(
-                backbone, out / f"step{run.step:05d}.safetensors", source=SOURCES[recipe.method]
-            )
+            save_weights(backbone, out / f"step{run.step:05d}.safetensors", source=recipe.method)
         if run.step % CHECKPOINT_EVERY == 0 or run.step == last:
             torch.save(run.state(), checkpoint.with_suffix(".part"))
             checkpoint.with_suffix(".part").replace(checkpoint)
