@@ -45,10 +45,13 @@ def test_the_numbers_are_those_of_the_members():
     np.testing.assert_array_equal(given.rollout, plain.rollout)
 
 
-def test_the_caption_takes_a_text_too():
+def test_the_caption_names_the_query_that_was_given_as_a_text():
     model = attnviz.load_model("dino_vits16", random_weights=True, depth=1)
     image = attnviz.prepare(Path("sample_images/cat.jpg"), model, size=64)
-    maps = attnviz.heads(model, image, distance=False)
-    (figure,) = attnviz.draw(maps, image, model, query="cls")
-    words = " ".join(text.get_text() for text in texts_of(figure))
-    assert "attention of the CLS token" in words
+    for query, words in (
+        ("cls", "attention of the CLS token"),
+        ("mean", "mean attention of all patches"),
+    ):
+        maps = attnviz.heads(model, image, distance=False, query=query)
+        (figure,) = attnviz.draw(maps, image, model)
+        assert words in " ".join(text.get_text() for text in texts_of(figure))
