@@ -10,7 +10,7 @@ from attnviz.domain import sha256_of
 from attnviz.images.find import find_images
 from attnviz.output.plan import plan_outputs
 from attnviz.output.record import recorded_paths, stands
-from attnviz.requests import command_name, written_options
+from attnviz.written import command_name, written_options
 
 if TYPE_CHECKING:
     from pathlib import Path

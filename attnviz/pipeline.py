@@ -35,7 +35,8 @@ from attnviz.outlook import plan_request
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.output.record import is_current, record_of
 from attnviz.render import Pending, Renderer, RenderJob
-from attnviz.requests import CommandRequest, RunRequest, command_name, written_options
+from attnviz.requests import CommandRequest, RunRequest
+from attnviz.written import command_name, written_options
 
 READERS = 2
 GPU_BATCH = 16

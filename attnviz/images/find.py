@@ -24,7 +24,8 @@ from attnviz.domain import ImageFile
 from attnviz.errors import AttnvizError, ImageError
 from attnviz.images.formats import PICTURE_SUFFIXES
 from attnviz.images.names import natural_key, shown
-from attnviz.requests import CommandRequest, command_name
+from attnviz.requests import CommandRequest
+from attnviz.written import command_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from attnviz.cli.app import app
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.cli.toml_file import load_toml
 from attnviz.errors import UsageError
-from attnviz.requests import command_name
+from attnviz.written import command_name
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("heads", "layers", "rollout", "patch", "score")

@@ -1,0 +1,119 @@
+"""The frozen values that travel between the stages, checked where they are made.
+
+Letters: L layers, H heads, N tokens = P prefix + gh * gw patches, Q queries. Height comes before
+width in every name and tuple. Arrays are C-contiguous numpy; attention is raw, never scaled for
+display. This package imports neither numpy nor torch, so that ``attnviz --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnviz.domain.choices import (
+    COLUMN_INCHES,
+    DEFAULT_ALPHA,
+    DEFAULT_CMAP,
+    DEFAULT_DISCARD_RATIO,
+    DEFAULT_DPI,
+    DEFAULT_KEEP_RATIO,
+    DEFAULT_MASS,
+    DEFAULT_MAX_PIXELS,
+    DEFAULT_MODEL,
+    DEFAULT_OUT,
+    DEFAULT_RESIDUAL,
+    DEFAULT_TOLERANCE,
+    PAGE_INCHES,
+    DiscardOrder,
+    Fit,
+    Fusion,
+    ImageFormat,
+    Interpolation,
+    Positions,
+    Precision,
+    Query,
+    Scale,
+    take_choices,
+)
+from attnviz.domain.drawing import (
+    DrawStyle,
+    Provenance,
+    WrittenFile,
+)
+from attnviz.domain.geometry import (
+    Box,
+    FitGeometry,
+    Size,
+)
+from attnviz.domain.maps import (
+    HeadsMaps,
+    LayersMaps,
+    PatchMaps,
+    RolloutMaps,
+    RolloutOptions,
+    ScoreMaps,
+)
+from attnviz.domain.model import (
+    ModelInfo,
+)
+from attnviz.domain.picture import (
+    ImageFile,
+    Picture,
+    PreparedImage,
+    RgbImage,
+    sha256_of,
+)
+
+if TYPE_CHECKING:
+    from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
+
+Maps = HeadsMaps | LayersMaps | RolloutMaps | PatchMaps | ScoreMaps
+"""What a command computes of one picture."""
+
+__all__ = [
+    "COLUMN_INCHES",
+    "DEFAULT_ALPHA",
+    "DEFAULT_CMAP",
+    "DEFAULT_DISCARD_RATIO",
+    "DEFAULT_DPI",
+    "DEFAULT_KEEP_RATIO",
+    "DEFAULT_MASS",
+    "DEFAULT_MAX_PIXELS",
+    "DEFAULT_MODEL",
+    "DEFAULT_OUT",
+    "DEFAULT_RESIDUAL",
+    "DEFAULT_TOLERANCE",
+    "PAGE_INCHES",
+    "BoolArray",
+    "Box",
+    "ByteArray",
+    "DiscardOrder",
+    "DrawStyle",
+    "Fit",
+    "FitGeometry",
+    "FloatArray",
+    "Fusion",
+    "HeadsMaps",
+    "ImageFile",
+    "ImageFormat",
+    "IntArray",
+    "Interpolation",
+    "LayersMaps",
+    "Maps",
+    "ModelInfo",
+    "PatchMaps",
+    "Picture",
+    "Positions",
+    "Precision",
+    "PreparedImage",
+    "Provenance",
+    "Query",
+    "RgbImage",
+    "RolloutMaps",
+    "RolloutOptions",
+    "Scale",
+    "ScoreMaps",
+    "Size",
+    "WrittenFile",
+    "sha256_of",
+    "take_choices",
+]

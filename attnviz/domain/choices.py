@@ -1,0 +1,111 @@
+"""What options may be: choices by name, and the defaults that more than one place speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any
+
+DEFAULT_MODEL = "dino_vits8"
+DEFAULT_OUT = "attnviz-out"
+DEFAULT_CMAP = "inferno"
+DEFAULT_DPI = 200
+DEFAULT_ALPHA = 0.85
+DEFAULT_DISCARD_RATIO = 0.9
+DEFAULT_RESIDUAL = 0.5
+DEFAULT_KEEP_RATIO = 0.5
+DEFAULT_MASS = 0.6
+"""Share of the attention that a mask holds where masks are judged (Caron et al. 2021, figure 4)."""
+
+DEFAULT_TOLERANCE = 0.5
+"""Root mean square by which two PNG files may differ, over pixels and channels, in 255ths."""
+
+DEFAULT_MAX_PIXELS = 178_956_970
+"""Largest picture that is decoded, in pixels: twice the size at which Pillow begins to warn."""
+
+COLUMN_INCHES = 3.35
+PAGE_INCHES = 7.0
+
+
+class Fit(StrEnum):
+    """How a picture becomes a model input whose sides are multiples of the patch."""
+
+    ASPECT = "aspect"
+    SQUASH = "squash"
+    CROP = "crop"
+    PAD = "pad"
+
+
+class Positions(StrEnum):
+    """Whose rule resizes the position embedding when the grid is not the stored one."""
+
+    ORIGINAL = "original"
+    TIMM = "timm"
+    HF = "hf"
+
+
+class Precision(StrEnum):
+    """The number type in which the model runs. Softmax and reductions are float32 in any case."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+class Scale(StrEnum):
+    """What 0 and 1 of a colour map stand for."""
+
+    PANEL = "panel"
+    SHARED = "shared"
+    FIXED = "fixed"
+
+
+class Interpolation(StrEnum):
+    """How cells are enlarged: nearest shows what was measured."""
+
+    NEAREST = "nearest"
+    BILINEAR = "bilinear"
+
+
+class Fusion(StrEnum):
+    """How rollout joins the heads of a layer."""
+
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+
+
+class DiscardOrder(StrEnum):
+    """Whether rollout discards small values before or after the residual is added."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Query(StrEnum):
+    """Whose rows the whole-picture commands show: the class token's, or the mean over patches."""
+
+    CLS = "cls"
+    MEAN = "mean"
+
+
+class ImageFormat(StrEnum):
+    """File formats of figures."""
+
+    PNG = "png"
+    PDF = "pdf"
+    SVG = "svg"
+
+
+def take_choices(values: Any) -> None:
+    """Make the members of what a dataclass was given as text: "max" becomes ``Fusion.MAX``.
+
+    Members are compared by identity, so a text left as it is would be taken for another choice.
+
+    Raises:
+        ValueError: A text that is no member.
+    """
+    for item in fields(values):
+        if isinstance(item.default, StrEnum):
+            chosen = type(item.default)(getattr(values, item.name))
+            object.__setattr__(values, item.name, chosen)

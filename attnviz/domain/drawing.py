@@ -1,0 +1,67 @@
+"""How a figure is drawn, how it was made, and the file that stands for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from attnviz.domain.choices import (
+    DEFAULT_ALPHA,
+    DEFAULT_CMAP,
+    DEFAULT_DPI,
+    PAGE_INCHES,
+    Interpolation,
+    Scale,
+    take_choices,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attnviz.domain.geometry import FitGeometry
+    from attnviz.domain.model import ModelInfo
+
+
+@dataclass(frozen=True)
+class DrawStyle:
+    """How a figure is drawn; the same for every kind of figure.
+
+    width is in inches. ``fixed_limits`` are the colour limits of ``Scale.FIXED``.
+    """
+
+    width: float = PAGE_INCHES
+    dpi: int = DEFAULT_DPI
+    cmap: str = DEFAULT_CMAP
+    scale: Scale = Scale.PANEL
+    fixed_limits: tuple[float, float] | None = None
+    interpolation: Interpolation = Interpolation.NEAREST
+    alpha: float = DEFAULT_ALPHA
+
+    def __post_init__(self) -> None:
+        take_choices(self)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How a figure was made: stored in the file, in the data file and in the JSON record.
+
+    ``options`` holds every option of the command that shapes the numbers or the drawing, by its
+    command-line name, as JSON-ready values. ``device`` is where the model ran: cpu, cuda or mps.
+    """
+
+    command: str
+    model: ModelInfo
+    image: str
+    image_sha256: str
+    geometry: FitGeometry
+    options: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file that stands complete under its final name."""
+
+    path: Path
+    kind: str

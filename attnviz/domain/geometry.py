@@ -1,0 +1,73 @@
+"""Sizes, rectangles, and where a model input lies on its picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Size(NamedTuple):
+    """Height and width in pixels or cells, always in this order."""
+
+    height: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.height}x{self.width}"
+
+
+class Box(NamedTuple):
+    """A rectangle in pixel edges of the original picture: (0, 0, height, width) is all of it."""
+
+    top: float
+    left: float
+    bottom: float
+    right: float
+
+
+@dataclass(frozen=True)
+class FitGeometry:
+    """Where the model's input lies on the original picture.
+
+    ``region`` is the part of the original picture (in its pixel edges) that the model input
+    covers exactly, edge to edge; with padding it reaches beyond the picture. Cell (r, c) of the
+    grid covers rows r*patch .. (r+1)*patch of the model input.
+    """
+
+    original: Size
+    model_input: Size
+    patch: int
+    region: Box
+
+    def __post_init__(self) -> None:
+        if self.model_input.height % self.patch or self.model_input.width % self.patch:
+            raise ValueError(
+                f"FitGeometry.model_input is {self.model_input}, not multiples of {self.patch}"
+            )
+
+    @property
+    def grid(self) -> Size:
+        """Rows and columns of patches."""
+        return Size(self.model_input.height // self.patch, self.model_input.width // self.patch)
+
+    @property
+    def cell_size(self) -> tuple[float, float]:
+        """Height and width of one cell in pixels of the original picture."""
+        return (
+            (self.region.bottom - self.region.top) / self.grid.height,
+            (self.region.right - self.region.left) / self.grid.width,
+        )
+
+    def cell_box(self, row: int, column: int) -> Box:
+        """The cell's rectangle on the original picture, in pixel edges (not clipped to it)."""
+        height, width = self.cell_size
+        top, left = self.region.top + row * height, self.region.left + column * width
+        return Box(top, left, top + height, left + width)
+
+    def cell_at(self, y: float, x: float) -> tuple[int, int] | None:
+        """The cell that covers the point (y, x) of the original picture, or None outside."""
+        height, width = self.cell_size
+        row, column = (y - self.region.top) // height, (x - self.region.left) // width
+        if 0 <= row < self.grid.height and 0 <= column < self.grid.width:
+            return int(row), int(column)
+        return None

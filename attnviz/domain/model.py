@@ -1,0 +1,35 @@
+"""What is known of a loaded model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnviz.domain.choices import Positions
+from attnviz.domain.geometry import Size
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What is known of a loaded model, read from the model itself.
+
+    ``prefix`` = class token + distillation token + registers. ``weights`` says where the weights
+    came from (hub name, file name, "random weights"); ``weights_sha256`` is of the file.
+    """
+
+    name: str
+    timm_name: str
+    patch: int
+    width: int
+    depth: int
+    heads: int
+    prefix: int
+    registers: int
+    has_cls: bool
+    native_size: Size
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    interpolation: str
+    positions: Positions
+    weights: str
+    weights_sha256: str | None = None
+    random_weights: bool = False
