@@ -26,7 +26,6 @@ from attnviz.images.mask import read_mask
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.pipeline import maps_of
 from attnviz.requests import (
     CommandRequest,
     HeadsRequest,
@@ -34,6 +33,7 @@ from attnviz.requests import (
     ModelRequest,
     RolloutRequest,
 )
+from attnviz.stages.model import maps_of
 
 MARK = ".mask"
 """What a mask may have behind its picture's stem: ``cat.mask.png`` for ``cat.jpg``."""

@@ -1,0 +1,130 @@
+"""The second stage: pictures are gathered by input size and taken through the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from attnviz.attention.compute import compute
+from attnviz.attention.memory import largest_batch
+from attnviz.attention.verify import verify
+from attnviz.domain import Maps, PreparedImage, Size
+from attnviz.errors import AttnvizError, MemoryNeededError
+from attnviz.events import Failed, Skipped
+from attnviz.models.backbone import Backbone
+from attnviz.requests import CommandRequest, RunRequest
+from attnviz.stages.draw import about
+from attnviz.stages.read import Ready
+
+GPU_BATCH = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A picture that went through the model, what came out, and what was found on the way."""
+
+    ready: Ready
+    maps: Maps
+    notes: tuple[str, ...] = ()
+
+
+def maps_of(
+    model: Backbone, pictures: Sequence[PreparedImage], command: CommandRequest
+) -> list[Maps]:
+    """What a command asks for, of pictures of one input size, in one pass: one result a picture.
+
+    Raises:
+        MemoryNeededError: It does not fit into memory.
+        AttnvizError: As ``compute``.
+    """
+    with _memory_errors(pictures):
+        geometries = [picture.geometry for picture in pictures]
+        return compute(model, model.batch(pictures), geometries, command)
+
+
+@contextmanager
+def _memory_errors(pictures: Sequence[PreparedImage]) -> Iterator[None]:
+    size = pictures[0].geometry.model_input
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise MemoryNeededError(
+            f"out of memory at {size} pixels",
+            "give a smaller --size, a smaller --batch-size, or --device cpu",
+        ) from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        raise MemoryNeededError(
+            f"out of memory at {size} pixels", "give a smaller --size"
+        ) from error
+
+
+class ModelStage:
+    """One model and the pictures of one run that go through it."""
+
+    def __init__(self, request: RunRequest, model: Backbone) -> None:
+        self.request = request
+        self.model = model
+
+    def outcomes(
+        self, pictures: Iterable[Ready | Skipped | Failed]
+    ) -> Iterator[Seen | Skipped | Failed]:
+        """Pictures gathered by input size and taken through the model; what is none passes by."""
+        gathered: dict[Size, list[Ready]] = {}
+        for ready in pictures:
+            if not isinstance(ready, Ready):
+                yield ready
+                continue
+            size = ready.prepared.geometry.model_input
+            gathered.setdefault(size, []).append(ready)
+            try:
+                limit = self._batch_limit(size)
+            except MemoryNeededError as error:
+                del gathered[size]
+                yield Failed(str(ready.file.path), error)
+                continue
+            if len(gathered[size]) >= limit:
+                yield from self._through_model(gathered.pop(size))
+            elif sum(map(len, gathered.values())) >= 4 * limit:
+                yield from self._through_model(gathered.pop(next(iter(gathered))))
+        for batch in gathered.values():
+            yield from self._through_model(batch)
+
+    def _batch_limit(self, size: Size) -> int:
+        """How many pictures of a size go through the model together; at least 1."""
+        # On a CPU a batch is no faster than its pictures one by one, and needs more memory.
+        wanted = self.request.batch_size or (1 if self.model.device.type == "cpu" else GPU_BATCH)
+        fitting = largest_batch(self.model.info, size, self.request.command, self.model.device)
+        return max(1, min(wanted, fitting))
+
+    def _through_model(self, batch: list[Ready]) -> Iterator[Seen | Failed]:
+        """Maps of a batch; when that fails, one by one, so that one picture costs only itself."""
+        try:
+            results = self._compute(batch)
+        except AttnvizError as error:
+            if len(batch) > 1:
+                for ready in batch:
+                    yield from self._through_model([ready])
+                return
+            yield Failed(str(batch[0].file.path), about(batch[0].file, error))
+            return
+        yield from results
+
+    def _compute(self, batch: list[Ready]) -> list[Seen]:
+        pictures = [ready.prepared for ready in batch]
+        notes = (self._verified(pictures),) if self.request.model.verify else ()
+        maps = maps_of(self.model, pictures, self.request.command)
+        return [Seen(ready, each, notes) for ready, each in zip(batch, maps, strict=True)]
+
+    def _verified(self, pictures: Sequence[PreparedImage]) -> str:
+        with _memory_errors(pictures):
+            deviations = verify(self.model, self.model.batch(pictures))
+        layer = max(range(len(deviations)), key=deviations.__getitem__)
+        return (
+            f"verified: attention times V is the model's own output in all {len(deviations)} "
+            f"layers, largest deviation {deviations[layer]:.2g} in layer {layer}"
+        )

@@ -1,0 +1,72 @@
+"""The first stage: a file is read, fitted, and held against what stands already. No torch."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from attnviz._version import __version__
+from attnviz.domain import Provenance
+from attnviz.errors import AttnvizError
+from attnviz.events import SAME_WORK, Failed, Skipped
+from attnviz.images.fit import prepare
+from attnviz.images.read import read_image
+from attnviz.output.record import is_current
+from attnviz.written import command_name, written_options
+
+if TYPE_CHECKING:
+    from attnviz.domain import ImageFile, ModelInfo, PreparedImage
+    from attnviz.output.plan import OutputPlan
+    from attnviz.requests import RunRequest
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A picture ready for the model, and how its figure will have been made."""
+
+    file: ImageFile
+    prepared: PreparedImage
+    provenance: Provenance
+
+
+class ReadStage:
+    """Reads pictures of one run; safe in threads. ``device``: where the model runs, as cuda."""
+
+    def __init__(self, request: RunRequest, info: ModelInfo, device: str) -> None:
+        self.request = request
+        self.info = info
+        self.device = device
+        self.options = written_options(request)
+        self.versions = {
+            "attnviz": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "timm", "numpy", "matplotlib", "pillow")},
+        }
+
+    def read(self, file: ImageFile, plan: OutputPlan) -> Ready | Skipped | Failed:
+        """One picture, ready for the model unless there is nothing to do, or no way to do it."""
+        try:
+            return self._read(file, plan)
+        except AttnvizError as error:
+            return Failed(str(file.path), error)
+
+    def _read(self, file: ImageFile, plan: OutputPlan) -> Ready | Skipped:
+        inputs = self.request.inputs
+        image = read_image(file, max_pixels=inputs.max_pixels)
+        prepared = prepare(image, self.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
+        provenance = Provenance(
+            command=command_name(self.request.command),
+            model=self.info,
+            image=str(file.path),
+            image_sha256=image.sha256,
+            geometry=prepared.geometry,
+            options=self.options,
+            versions=self.versions,
+            device=self.device,
+        )
+        output = self.request.output
+        if output.skip_existing and is_current(plan, output, provenance):
+            return Skipped(file, SAME_WORK)
+        return Ready(file, prepared, provenance)
