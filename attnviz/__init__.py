@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         patch,
         prepare,
         read,
+        relevance,
         rollout,
         score,
     )
@@ -35,6 +36,7 @@ __all__ = [
     "patch",
     "prepare",
     "read",
+    "relevance",
     "rollout",
     "score",
 ]

@@ -33,6 +33,7 @@ from attnviz.domain import (
     Positions,
     Precision,
     PreparedImage,
+    RelevanceMaps,
     RgbImage,
     RolloutMaps,
     RolloutOptions,
@@ -44,12 +45,15 @@ from attnviz.images import fit as fitting
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
+from attnviz.reference import read_second, refer_to
 from attnviz.requests import (
     CommandRequest,
     HeadsRequest,
+    InputRequest,
     LayersRequest,
     ModelRequest,
     PatchRequest,
+    RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
     SizeRequest,
@@ -140,8 +144,9 @@ def compute_maps(
         AttentionError: The captured attention breaks an invariant.
     """
     check_command(model.info, command)
+    reference = read_second(model, command, InputRequest(()))
     geometries = [image.geometry for image in images]
-    return compute(model, model.batch(images), geometries, command)
+    return compute(model, model.batch(images), geometries, command, reference)
 
 
 def heads(model: Backbone, image: PreparedImage, **request: Any) -> HeadsMaps:
@@ -171,6 +176,30 @@ def patch(model: Backbone, image: PreparedImage, **request: Any) -> PatchMaps:
 def score(model: Backbone, image: PreparedImage, **request: Any) -> ScoreMaps:
     """The VTC-LFC token score; keywords are the fields of ``ScoreRequest``."""
     return _one(model, image, ScoreRequest(**request), ScoreMaps)
+
+
+def relevance(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    like: str | Path | ByteArray | RgbImage | PreparedImage | None = None,
+    **request: Any,
+) -> RelevanceMaps:
+    """What counts for a class (``class_index``), or for likeness to a second picture (``like``).
+
+    The other keywords are the fields of ``RelevanceRequest``.
+    """
+    second = like
+    if like is not None and not isinstance(like, PreparedImage):
+        second = prepare(like, model)
+    path = second.image.file.path if isinstance(second, PreparedImage) else None
+    command = RelevanceRequest(like=path, **request)
+    check_command(model.info, command)
+    reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
+    batch = model.batch([image])
+    (found,) = compute(model, batch, [image.geometry], command, reference)
+    assert isinstance(found, RelevanceMaps)
+    return found
 
 
 def _one(

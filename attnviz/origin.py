@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from attnviz.errors import UsageError
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 _OPTION = re.compile(r"(?:--|^(?=[a-z-]+: ))([a-z][a-z-]*)")
 _FACTS_OF_A_MODEL = re.compile(r"\b(layers?|heads|size)\b")
 """What a model has or has not: such errors do not spell the option."""
+
+
+def field_name(option: str) -> str:
+    """An option as the field of an options class; a word that Python keeps for itself ends in _."""
+    name = option.replace("-", "_")
+    return f"{name}_" if iskeyword(name) else name
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,6 @@ class Origin:
         its start.
         """
         found = [*_OPTION.finditer(message), *_FACTS_OF_A_MODEL.finditer(message)]
-        named = (each[1].replace("-", "_") for each in found)
+        named = (field_name(each[1]) for each in found)
         line = next((self.lines[name] for name in named if name in self.lines), self.line)
         return None if line is None else UsageError(f"{self.file}:{line}: {message}", hint)

@@ -10,6 +10,7 @@ from attnviz.domain import sha256_of
 from attnviz.images.find import find_images
 from attnviz.output.plan import plan_outputs
 from attnviz.output.record import recorded_paths, stands
+from attnviz.requests import RelevanceRequest
 from attnviz.written import command_name, written_options
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from attnviz.domain import ImageFile
     from attnviz.images.find import Found
     from attnviz.output.plan import OutputPlan
-    from attnviz.requests import RunRequest
+    from attnviz.requests import CommandRequest, RunRequest
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def outlook(request: RunRequest) -> list[Outlook]:
             paths[file],
             current=file in there
             and made is not None
-            and stands(plan, request.output, made | {"image_sha256": _digest(file)}),
+            and stands(plan, request.output, made | {"image_sha256": _digest(file.path)}),
         )
         for file, plan in plans.items()
     ]
@@ -80,12 +81,19 @@ def _made_as_asked(request: RunRequest) -> dict[str, object] | None:
         "command": command_name(request.command),
         "options": json.loads(json.dumps(written_options(request))),
         "random_weights": request.model.random_weights,
+        "like_sha256": like_digest(request.command),
         "weights_sha256": digest,
     }
 
 
-def _digest(file: ImageFile) -> str:
+def like_digest(command: CommandRequest) -> str | None:
+    """Hex SHA-256 of the second picture of a command, "" of one that cannot be read; or None."""
+    like = command.like if isinstance(command, RelevanceRequest) else None
+    return None if like is None else _digest(like)
+
+
+def _digest(path: Path) -> str:
     try:
-        return sha256_of(file.path.read_bytes())
+        return sha256_of(path.read_bytes())
     except OSError:
         return ""

@@ -23,6 +23,7 @@ from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.outlook import plan_request
 from attnviz.output.plan import OutputPlan, check_folder
+from attnviz.reference import check_second
 from attnviz.render import Pending, Renderer, RenderJob
 from attnviz.requests import RunRequest
 from attnviz.stages.draw import finish, job_of
@@ -57,6 +58,7 @@ def run(
 def _events(
     request: RunRequest, model: Backbone | None, into: Path | None
 ) -> Generator[Event, None, None]:
+    check_second(request.command)
     found, plans = plan_request(request, into)
     check_folder(into or request.output.folder, plans.values())
     if found.files:
@@ -64,11 +66,12 @@ def _events(
         check_command(model.info, request.command)
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)
         total = len(found.files) + len(found.missing)
+        work = _Run(request, model, plans)
         yield Started(total, model.info, model.notes, found.skipped)
     for name, error in found.missing:
         yield Failed(name, error)
-    if found.files and model is not None:
-        yield from _Run(request, model, plans).events()
+    if found.files:
+        yield from work.events()
 
 
 class _Run:

@@ -13,7 +13,14 @@ from attnviz.errors import OutputError
 from attnviz.figures import draw, overlay_images
 from attnviz.output.data import arrays_of, score_rows
 from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
-from attnviz.requests import HeadsRequest, LayersRequest, PatchRequest, RolloutRequest, ScoreRequest
+from attnviz.requests import (
+    HeadsRequest,
+    LayersRequest,
+    PatchRequest,
+    RelevanceRequest,
+    RolloutRequest,
+    ScoreRequest,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,7 +55,7 @@ def draw_options(command: CommandRequest) -> dict[str, Any]:
             return {"each_head": command.each_head}
         case PatchRequest():
             return {"each_head": command.each_head}
-        case RolloutRequest() | ScoreRequest():
+        case RolloutRequest() | ScoreRequest() | RelevanceRequest():
             return {}
 
 

@@ -18,6 +18,7 @@ from attnviz.domain import (
     Positions,
     Precision,
     Query,
+    RelevanceMethod,
     RolloutOptions,
     Size,
     take_choices,
@@ -148,7 +149,22 @@ class ScoreRequest:
     csv: bool = False
 
 
-CommandRequest = HeadsRequest | LayersRequest | RolloutRequest | PatchRequest | ScoreRequest
+@dataclass(frozen=True)
+class RelevanceRequest:
+    """What counts for a target: the class ``class_index``, or likeness to the picture ``like``."""
+
+    method: RelevanceMethod = RelevanceMethod.CHEFER
+    class_index: int | None = None
+    like: Path | None = None
+    heads: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        take_choices(self)
+
+
+CommandRequest = (
+    HeadsRequest | LayersRequest | RolloutRequest | PatchRequest | ScoreRequest | RelevanceRequest
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from attnviz.requests import (
     HeadsRequest,
     LayersRequest,
     PatchRequest,
+    RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
 )
@@ -48,7 +49,12 @@ def written_options(request: RunRequest) -> dict[str, Any]:
         "interpolation": style.interpolation.value,
         "alpha": style.alpha,
     }
-    return {name: value for name, value in options.items() if value not in (None, False, [])}
+    # By identity: 0 equals False, and says something.
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None and value is not False and value != []
+    }
 
 
 def _command_options(command: CommandRequest) -> dict[str, Any]:
@@ -91,6 +97,12 @@ def _command_options(command: CommandRequest) -> dict[str, Any]:
                 "layer": command.layer,
                 "keep-ratio": command.keep_ratio,
                 "csv": command.csv,
+            }
+        case RelevanceRequest():
+            options |= {
+                "method": command.method.value,
+                "class": command.class_index,
+                "like": None if command.like is None else str(command.like),
             }
     return options
 

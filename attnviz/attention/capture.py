@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
+from attnviz.attention.classifier import Classifier
 from attnviz.domain import ModelInfo, Size
 from attnviz.errors import AttentionError, UnsupportedModelError
 
@@ -38,6 +39,14 @@ class AttentionModel(Protocol):
     @property
     def blocks(self) -> Sequence[nn.Module]:
         """The L transformer blocks in order, each with one attention."""
+
+    @property
+    def norm(self) -> nn.Module:
+        """The norm after the last block."""
+
+    @property
+    def head(self) -> Classifier | None:
+        """The classifier that came with the weights, if any."""
 
     def run(self, batch: Tensor) -> Tensor:
         """The plain forward pass of a (B, 3, h, w) batch to its (B, N, width) tokens."""
@@ -205,6 +214,21 @@ def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -
         AttentionError: The token count is not prefix + grid.
         UnsupportedModelError: A block does not call attention exactly once.
     """
+    with torch.inference_mode(), intercepted(model, batch, last, handler):
+        try:
+            model.run(batch)
+        except _Stop:
+            return
+    raise UnsupportedModelError(
+        f"{model.info.name}: layer {last} was never reached", "this model is no plain ViT"
+    )
+
+
+@contextmanager
+def intercepted(
+    model: AttentionModel, batch: Tensor, last: int, handler: Handler
+) -> Iterator[None]:
+    """Show ``handler`` every attention call of the block; the pass ends after layer ``last``."""
     info = model.info
     grid = Size(batch.shape[-2] // info.patch, batch.shape[-1] // info.patch)
     expected = info.prefix + grid.height * grid.width
@@ -218,19 +242,8 @@ def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -
         return handler(call)
 
     interception = _Interception(checked, last)
-    with (
-        torch.inference_mode(),
-        _fused(model.blocks),
-        _watched(model.blocks, interception, info.name),
-    ):
-        try:
-            with interception:
-                model.run(batch)
-        except _Stop:
-            return
-    raise UnsupportedModelError(
-        f"{info.name}: layer {last} was never reached", "this model is no plain ViT"
-    )
+    with _fused(model.blocks), _watched(model.blocks, interception, info.name), interception:
+        yield
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from torch import Tensor
 from attnviz.attention.capture import AttentionModel
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.maps import heads_maps, layers_maps, patch_maps
+from attnviz.attention.relevance import Reference, check_target, relevance_maps
 from attnviz.attention.rollout import check_options, rollout_maps
 from attnviz.attention.score import check_keep_ratio, score_maps
 from attnviz.domain import FitGeometry, Maps, ModelInfo, Query
@@ -18,6 +19,7 @@ from attnviz.requests import (
     HeadsRequest,
     LayersRequest,
     PatchRequest,
+    RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
 )
@@ -48,6 +50,8 @@ def check_command(info: ModelInfo, command: CommandRequest) -> None:
     if isinstance(command, ScoreRequest):
         need_cls(info, Query.CLS)
         check_keep_ratio(command.keep_ratio)
+    if isinstance(command, RelevanceRequest):
+        check_target(info, command)
 
 
 def compute(
@@ -55,8 +59,11 @@ def compute(
     batch: Tensor,
     geometries: Sequence[FitGeometry],
     command: CommandRequest,
+    reference: Reference | None = None,
 ) -> list[Maps]:
     """The maps that a command asks for, for each image of a (B, 3, h, w) batch.
+
+    reference: the second picture of a ``RelevanceRequest`` with ``like``.
 
     Raises:
         UsageError: Something is out of range for this model.
@@ -76,6 +83,8 @@ def compute(
             results.extend(patch_maps(model, batch, cells, command))
         case ScoreRequest():
             results.extend(score_maps(model, batch, command))
+        case RelevanceRequest():
+            results.extend(relevance_maps(model, batch, command, reference))
     return results
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.attention.stats import entropy, focus, uniform_entropy
-from attnviz.domain import HeadsMaps, LayersMaps, Maps, PatchMaps, RolloutMaps, ScoreMaps
+from attnviz.domain import (
+    HeadsMaps,
+    LayersMaps,
+    Maps,
+    PatchMaps,
+    RelevanceMaps,
+    RolloutMaps,
+    ScoreMaps,
+)
 
 if TYPE_CHECKING:
     from attnviz.domain import FloatArray
@@ -17,6 +25,9 @@ Row = dict[str, Any]
 
 def table(maps: Maps) -> tuple[Row, ...]:
     """Rows of a result: per head, per layer and head, per depth, per query and head, or one.
+
+    Of relevance, ``value`` is the target, a logit or a cosine; of contributions to it, ``patches``
+    and ``prefix`` are the sums.
 
     Weights are shares of 1; entropy is in nats, entropy_share is entropy / ln N, distance is in
     input pixels, focus is max / mean over the patches. ``prefix_mass`` is the weight of CLS,
@@ -75,6 +86,25 @@ def table(maps: Maps) -> tuple[Row, ...]:
                     "mean": float(maps.score.mean()),
                 },
             )
+        case RelevanceMaps():
+            return (_relevance_row(maps),)
+
+
+def _relevance_row(maps: RelevanceMaps) -> Row:
+    values, drawn, rest = maps.relevance, float(maps.relevance.sum()), float(maps.prefix.sum())
+    row: Row = {"method": maps.method.value}
+    if maps.like is None:
+        row |= {"target": f"class {maps.class_index}", "value": maps.value}
+        row["probability"] = maps.probability
+    else:
+        row |= {"target": f"like {maps.like.name}", "value": maps.value}
+    if maps.signed:
+        row |= {"min": float(values.min()), "max": float(values.max())}
+        return row | {"patches": drawn, "prefix": rest}
+    row |= {"max": float(values.max()), "mean": float(values.mean())}
+    row["focus"] = float(focus(values[None])[0])
+    row["prefix_mass"] = rest / (drawn + rest) if drawn + rest > 0 else 0.0
+    return row
 
 
 def _per_map(

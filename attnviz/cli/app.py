@@ -18,6 +18,7 @@ from attnviz.cli.commands.info import info
 from attnviz.cli.commands.layers import layers
 from attnviz.cli.commands.models import models
 from attnviz.cli.commands.patch import patch
+from attnviz.cli.commands.relevance import relevance
 from attnviz.cli.commands.render import render
 from attnviz.cli.commands.rollout import rollout
 from attnviz.cli.commands.score import score
@@ -42,6 +43,7 @@ app.command(cls=CommandWithFile)(flatten(layers))
 app.command(cls=CommandWithFile)(flatten(rollout))
 app.command(cls=CommandWithFile)(flatten(patch))
 app.command(cls=CommandWithFile)(flatten(score))
+app.command(cls=CommandWithFile)(flatten(relevance))
 app.command(name="eval", cls=CommandWithFile)(flatten(evaluate))
 app.command()(render)
 app.command()(info)

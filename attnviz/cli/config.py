@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from attnviz.cli.toml_file import load_toml
 from attnviz.cli.values import did_you_mean
 from attnviz.errors import UsageError
-from attnviz.origin import Origin
+from attnviz.origin import Origin, field_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,14 +101,9 @@ def options_of(command: Any) -> dict[str, Any]:
     }
 
 
-def field_name(key: str) -> str:
-    """A key as the field of an options class."""
-    return key.replace("-", "_")
-
-
 def unknown_option(where: str, owner: str, key: str, options: Any) -> UsageError:
     """The error for a key that is no option, with near matches."""
-    spelled = [known.replace("_", "-") for known in options]
+    spelled = [known.rstrip("_").replace("_", "-") for known in options]
     hint = did_you_mean(key.replace("_", "-"), spelled)
     return UsageError(f"{where}: {owner} has no option {key!r}", hint)
 

@@ -25,12 +25,12 @@ import typer
 from attnviz.cli.commands.heads import heads_request
 from attnviz.cli.commands.layers import layers_request
 from attnviz.cli.commands.patch import patch_request
+from attnviz.cli.commands.relevance import relevance_request
 from attnviz.cli.commands.rollout import rollout_request
 from attnviz.cli.commands.score import score_request
 from attnviz.cli.config import (
     CommandWithFile,
     as_default,
-    field_name,
     options_of,
     unknown_option,
 )
@@ -41,7 +41,7 @@ from attnviz.cli.values import did_you_mean
 from attnviz.domain import DEFAULT_OUT
 from attnviz.errors import UsageError
 from attnviz.figure_sets import SetFigure
-from attnviz.origin import Origin
+from attnviz.origin import Origin, field_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,11 +54,12 @@ _REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
     "rollout": rollout_request,
     "patch": patch_request,
     "score": score_request,
+    "relevance": relevance_request,
 }
 _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""
 
-_PATHS = ("out", "checkpoint")
+_PATHS = ("out", "checkpoint", "like")
 
 
 def read_figure_set(path: Path, *, overwrite: bool = False) -> list[SetFigure]:

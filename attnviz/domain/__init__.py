@@ -31,6 +31,7 @@ from attnviz.domain.choices import (
     Positions,
     Precision,
     Query,
+    RelevanceMethod,
     Scale,
     take_choices,
 )
@@ -62,11 +63,14 @@ from attnviz.domain.picture import (
     RgbImage,
     sha256_of,
 )
+from attnviz.domain.relevance import (
+    RelevanceMaps,
+)
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
 
-Maps = HeadsMaps | LayersMaps | RolloutMaps | PatchMaps | ScoreMaps
+Maps = HeadsMaps | LayersMaps | RolloutMaps | PatchMaps | ScoreMaps | RelevanceMaps
 """What a command computes of one picture."""
 
 __all__ = [
@@ -107,6 +111,8 @@ __all__ = [
     "PreparedImage",
     "Provenance",
     "Query",
+    "RelevanceMaps",
+    "RelevanceMethod",
     "RgbImage",
     "RolloutMaps",
     "RolloutOptions",

@@ -89,6 +89,14 @@ class Query(StrEnum):
     MEAN = "mean"
 
 
+class RelevanceMethod(StrEnum):
+    """How the relevance of a target is carried through the layers; see docs/definitions.md."""
+
+    CHEFER = "chefer"
+    GRADIENT_ROLLOUT = "gradient-rollout"
+    CONTRIBUTION = "contribution"
+
+
 class ImageFormat(StrEnum):
     """File formats of figures."""
 

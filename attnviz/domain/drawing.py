@@ -47,6 +47,7 @@ class Provenance:
 
     ``options`` holds every option of the command that shapes the numbers or the drawing, by its
     command-line name, as JSON-ready values. ``device`` is where the model ran: cpu, cuda or mps.
+    ``like_sha256``: of the second picture of ``relevance``.
     """
 
     command: str
@@ -57,6 +58,7 @@ class Provenance:
     options: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     device: str = "cpu"
+    like_sha256: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ class ModelInfo:
 
     ``prefix`` = class token + distillation token + registers. ``weights`` says where the weights
     came from (hub name, file name, "random weights"); ``weights_sha256`` is of the file.
+    ``classes``: of the classifier that came with the weights; 0 without one.
     """
 
     name: str
@@ -33,3 +34,4 @@ class ModelInfo:
     weights: str
     weights_sha256: str | None = None
     random_weights: bool = False
+    classes: int = 0

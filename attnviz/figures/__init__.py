@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, RolloutMaps, ScoreMaps
+from attnviz.domain import (
+    HeadsMaps,
+    LayersMaps,
+    PatchMaps,
+    RelevanceMaps,
+    RolloutMaps,
+    ScoreMaps,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +53,10 @@ def draw(
             from attnviz.figures.score import draw_score
 
             return draw_score(maps, picture, model, style, **options)
+        case RelevanceMaps():
+            from attnviz.figures.relevance import draw_relevance
+
+            return draw_relevance(maps, picture, model, style, **options)
 
 
 def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from attnviz.domain import ModelInfo, Positions, Precision, PreparedImage, Size
 from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.models.architecture import Architecture
+from attnviz.models.head import ClassHead
 from attnviz.models.positions import PositionTable
 
 RANDOM_SEED = 0
@@ -26,6 +27,7 @@ class Backbone:
 
     ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
     gradients, and is never changed by a run. ``notes`` are lines that a user should see once.
+    ``head``: the classifier that came with the weights, if any.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class Backbone:
         *,
         offset: bool,
         notes: tuple[str, ...] = (),
+        head: ClassHead | None = None,
     ) -> None:
         parameter = next(module.parameters())
         self.module = module
         self.info = info
         self.notes = notes
+        self.head = head
         self.device = parameter.device
         self.dtype = parameter.dtype
         self._positions = PositionTable(module, info.positions, offset=offset)
@@ -49,6 +53,13 @@ class Backbone:
         """The L transformer blocks in order."""
         blocks: Any = self.module.blocks
         return list(blocks)
+
+    @property
+    def norm(self) -> nn.Module:
+        """The norm after the last block."""
+        module: Any = self.module
+        norm: nn.Module = module.norm
+        return norm
 
     def run(self, batch: Tensor) -> Tensor:
         """The plain forward pass: (B, 3, h, w) to the tokens after the last norm, (B, N, width)."""

@@ -19,7 +19,7 @@ from attnviz.domain import Size
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.models import huggingface, layouts
 from attnviz.models.facts import Facts, Preprocessing, Source, measure
-from attnviz.models.networks import choose_network
+from attnviz.models.networks import Network, choose_network
 from attnviz.models.weights_file import read_json, read_weights
 
 CONFIG = "config.json"
@@ -63,6 +63,7 @@ class Checkpoint:
     that was taken ("teacher"), None when there was only one. ``tensors`` are in timm's naming.
     ``timm_name``: the architecture that a timm config.json names. ``preprocessing``: what a config
     beside the weights says. ``ignored``: names of heads and mask tokens that were left over.
+    ``heads``: these by name, as stored; a classifier may be among them.
     """
 
     path: Path
@@ -74,6 +75,7 @@ class Checkpoint:
     timm_name: str | None
     preprocessing: Preprocessing | None
     ignored: tuple[str, ...]
+    heads: dict[str, Tensor]
     _digest: _Digest = field(repr=False)
 
     @property
@@ -135,8 +137,14 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
         timm_name=timm_name,
         preprocessing=preprocessing,
         ignored=tuple(ignored),
+        heads=_heads(ignored, network),
         _digest=digest,
     )
+
+
+def _heads(names: Sequence[str], network: Network) -> dict[str, Tensor]:
+    held = network.tensors | network.beside
+    return {name: held[name] for name in names if name in held}
 
 
 def digest_of(path: Path) -> str:

@@ -22,6 +22,7 @@ from attnviz.models.backbone import Backbone
 from attnviz.models.catalogue import ModelSpec, find_spec, packaged_weights, unknown_model
 from attnviz.models.checkpoint import Checkpoint, open_checkpoint
 from attnviz.models.facts import Source
+from attnviz.models.head import class_head
 from attnviz.models.hub import fetch_weights
 from attnviz.models.identify import check_against, identify
 from attnviz.models.loading import load_strictly, move
@@ -85,8 +86,10 @@ def load_backbone(request: ModelRequest) -> Backbone:
         size = request.args.get("size") or (choice.spec.native_size if choice.spec else 0)
         info = dataclasses.replace(info, native_size=Size(size, size))
     module = move(module, device, backbone.torch_dtype(request.precision))
+    head = None if checkpoint is None else class_head(module, checkpoint, info, device)
+    info = dataclasses.replace(info, classes=0 if head is None else head.classes)
     offset = rule is Positions.ORIGINAL and _scales_by_offset(choice.spec, checkpoint, info)
-    return Backbone(module, info, offset=offset, notes=notes)
+    return Backbone(module, info, offset=offset, notes=notes, head=head)
 
 
 def _named_spec(request: ModelRequest) -> ModelSpec | None:

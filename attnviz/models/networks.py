@@ -52,13 +52,13 @@ _SHOWN = 8
 class Network:
     """The tensors of one network, without its root.
 
-    ``key`` is what singled it out, or None. ``beside``: names outside the root of the only network,
-    such as a classifier.
+    ``key`` is what singled it out, or None. ``beside``: what is outside the root of the only
+    network, such as a classifier.
     """
 
     tensors: dict[str, Tensor]
     key: str | None
-    beside: list[str]
+    beside: dict[str, Tensor]
 
 
 def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> Network:
@@ -106,7 +106,9 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
             f"if this is the network to show, give --checkpoint-key {root[:-1]}",
         )
     own = {name[len(root) :]: value for name, value in tensors.items() if name.startswith(root)}
-    beside = [name for name in tensors if not name.startswith(root)] if len(roots) == 1 else []
+    beside: dict[str, Tensor] = {}
+    if len(roots) == 1:
+        beside = {name: value for name, value in tensors.items() if not name.startswith(root)}
     return Network(own, key if key is not None else _what_singled_out(root, content), beside)
 
 

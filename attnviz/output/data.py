@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, RolloutMaps, ScoreMaps
+from attnviz.domain import (
+    HeadsMaps,
+    LayersMaps,
+    PatchMaps,
+    RelevanceMaps,
+    RolloutMaps,
+    ScoreMaps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +35,7 @@ def arrays_of(maps: Maps) -> Arrays:
     patch    attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H), cells (Q, 2), layer (),
              heads (H,)
     score    score, cls_term, patch_term (gh, gw), kept (gh, gw) bool, layer (), heads (H,)
+    relevance  relevance (gh, gw), prefix (P,), value (), heads (H,)
 
     ``distance`` is there for heads (H,) and layers (L, H) where it was computed; with it, heads
     also has what else takes the whole matrix: to_cls (H, gh, gw), token_entropy (H, N).
@@ -60,6 +68,12 @@ def arrays_of(maps: Maps) -> Arrays:
                 "patch_term": maps.patch_term,
                 "kept": maps.kept,
                 "layer": np.array(maps.layer),
+            }
+        case RelevanceMaps():
+            arrays = {
+                "relevance": maps.relevance,
+                "prefix": maps.prefix,
+                "value": np.array(maps.value, np.float32),
             }
     return {**arrays, "heads": _indices(maps.heads)}
 

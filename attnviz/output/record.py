@@ -30,10 +30,13 @@ _MOST_TEXT = 1 << 20
 _PDF_SUBJECT = re.compile(rb"/Subject\s*\(((?:[^\\()]|\\.|\([^()]*\))*)\)", re.DOTALL)
 _PDF_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
 _SVG_DESCRIPTION = re.compile(rb"<dc:description>(.*?)</dc:description>", re.DOTALL)
-IDENTITY = ("command", "model", "weights", "weights_sha256", "image_sha256", "options", "size")
+IDENTITY = (
+    *("command", "model", "weights", "weights_sha256", "image_sha256", "like_sha256"),
+    *("options", "size"),
+)
 """The entries of a record that make a figure what it is: a change of work changes one of them."""
 
-_PLACES = ("checkpoint",)
+_PLACES = ("checkpoint", "like")
 """Options that say where something lies, not what it is; its hash does."""
 
 
@@ -52,6 +55,7 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         "architecture": model,
         "image": provenance.image,
         "image_sha256": provenance.image_sha256,
+        "like_sha256": provenance.like_sha256,
         "image_size": list(geometry.original),
         "size": list(geometry.model_input),
         "grid": list(geometry.grid),

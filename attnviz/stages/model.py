@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-import torch
-
 from attnviz.attention.compute import compute
-from attnviz.attention.memory import largest_batch
+from attnviz.attention.memory import largest_batch, memory_errors
+from attnviz.attention.relevance import Reference
 from attnviz.attention.verify import verify
 from attnviz.domain import Maps, PreparedImage, Size
 from attnviz.errors import AttnvizError, MemoryNeededError
 from attnviz.events import Failed, Skipped
 from attnviz.models.backbone import Backbone
+from attnviz.reference import read_second
 from attnviz.requests import CommandRequest, RunRequest
 from attnviz.stages.draw import about
 from attnviz.stages.read import Ready
@@ -32,43 +31,35 @@ class Seen:
 
 
 def maps_of(
-    model: Backbone, pictures: Sequence[PreparedImage], command: CommandRequest
+    model: Backbone,
+    pictures: Sequence[PreparedImage],
+    command: CommandRequest,
+    reference: Reference | None = None,
 ) -> list[Maps]:
     """What a command asks for, of pictures of one input size, in one pass: one result a picture.
+
+    reference: what ``read_second`` gave for the command.
 
     Raises:
         MemoryNeededError: It does not fit into memory.
         AttnvizError: As ``compute``.
     """
-    with _memory_errors(pictures):
+    with memory_errors(pictures[0].geometry.model_input):
         geometries = [picture.geometry for picture in pictures]
-        return compute(model, model.batch(pictures), geometries, command)
-
-
-@contextmanager
-def _memory_errors(pictures: Sequence[PreparedImage]) -> Iterator[None]:
-    size = pictures[0].geometry.model_input
-    try:
-        yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise MemoryNeededError(
-            f"out of memory at {size} pixels",
-            "give a smaller --size, a smaller --batch-size, or --device cpu",
-        ) from error
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
-            raise
-        raise MemoryNeededError(
-            f"out of memory at {size} pixels", "give a smaller --size"
-        ) from error
+        return compute(model, model.batch(pictures), geometries, command, reference)
 
 
 class ModelStage:
-    """One model and the pictures of one run that go through it."""
+    """One model and the pictures of one run that go through it.
+
+    Raises:
+        AttnvizError: The command has a second picture, and it cannot be read.
+    """
 
     def __init__(self, request: RunRequest, model: Backbone) -> None:
         self.request = request
         self.model = model
+        self.reference = read_second(model, request.command, request.inputs)
 
     def outcomes(
         self, pictures: Iterable[Ready | Skipped | Failed]
@@ -117,11 +108,11 @@ class ModelStage:
     def _compute(self, batch: list[Ready]) -> list[Seen]:
         pictures = [ready.prepared for ready in batch]
         notes = (self._verified(pictures),) if self.request.model.verify else ()
-        maps = maps_of(self.model, pictures, self.request.command)
+        maps = maps_of(self.model, pictures, self.request.command, self.reference)
         return [Seen(ready, each, notes) for ready, each in zip(batch, maps, strict=True)]
 
     def _verified(self, pictures: Sequence[PreparedImage]) -> str:
-        with _memory_errors(pictures):
+        with memory_errors(pictures[0].geometry.model_input):
             deviations = verify(self.model, self.model.batch(pictures))
         layer = max(range(len(deviations)), key=deviations.__getitem__)
         return (

@@ -13,6 +13,7 @@ from attnviz.errors import AttnvizError
 from attnviz.events import SAME_WORK, Failed, Skipped
 from attnviz.images.fit import prepare
 from attnviz.images.read import read_image
+from attnviz.outlook import like_digest
 from attnviz.output.record import is_current
 from attnviz.written import command_name, written_options
 
@@ -39,6 +40,7 @@ class ReadStage:
         self.info = info
         self.device = device
         self.options = written_options(request)
+        self.like_sha256 = like_digest(request.command)
         self.versions = {
             "attnviz": __version__,
             "python": platform.python_version(),
@@ -65,6 +67,7 @@ class ReadStage:
             options=self.options,
             versions=self.versions,
             device=self.device,
+            like_sha256=self.like_sha256,
         )
         output = self.request.output
         if output.skip_existing and is_current(plan, output, provenance):

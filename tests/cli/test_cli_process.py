@@ -15,7 +15,7 @@ import pytest
 from attnviz import __version__
 from attnviz.models.catalogue import MODELS
 
-COMMANDS = ("heads", "layers", "rollout", "patch", "score", "models")
+COMMANDS = ("heads", "layers", "rollout", "patch", "score", "relevance", "models")
 
 FAKE = """
 import sys, time, types

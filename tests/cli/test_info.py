@@ -29,6 +29,9 @@ CALLS = [
      "before", "--residual", "0.3", "--query", "mean", "--interpolation", "bilinear"),
     ("patch", "--at", "-1,0", "--at", "2,3", "--xy", "9.5,7", "--each-head", "--std", ".2,.3,.4"),
     ("score", "--csv", "--keep-ratio", "0.3", "--precision", "bfloat16", "--positions", "timm"),
+    ("relevance", "--like", "in/it's a $cat [1].png", "--method", "gradient-rollout"),
+    ("rollout", "--discard-ratio", "0"),
+    ("heads", "--layer", "0"),
 ]  # fmt: skip
 
 

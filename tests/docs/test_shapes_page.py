@@ -32,15 +32,15 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
     return pages
 
 
-@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "patch", "score"])
+@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "patch", "score", "relevance"])
 def test_the_table_is_what_is_saved(command):
     model = attnviz.load_model(
         "dinov2_vits14_reg", random_weights=True, depth=LETTERS["L"], heads=LETTERS["H"]
     )
     pixels = np.random.default_rng(0).integers(0, 256, (56, 84, 3), dtype=np.uint8)
     image = attnviz.prepare(pixels, model, size="original")
-    request = {"depths": (0,)} if command == "rollout" else {}
-    saved = arrays_of(getattr(attnviz, command)(model, image, **request))
+    more = {"rollout": {"depths": (0,)}, "relevance": {"like": pixels[:, ::-1].copy()}}
+    saved = arrays_of(getattr(attnviz, command)(model, image, **more.get(command, {})))
     expected = documented()[command]
     expected.pop("meta")  # added when the file is written
     assert {name: (array.shape, array.dtype.name) for name, array in saved.items()} == expected

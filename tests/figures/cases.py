@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from attnviz.domain import Box, DrawStyle, Interpolation, Scale, Size
 from attnviz.figures import draw
 from tests.figures import samples
@@ -74,6 +76,19 @@ def _score(picture, style):
     return draw(maps, picture, samples.model_info(), style)
 
 
+def _relevance(picture, style, model=None, prefix=1, **target):
+    maps = samples.relevance_maps(picture.geometry.grid, prefix, **target)
+    return draw(maps, picture, model or samples.model_info(), style)
+
+
+def _contribution(picture, style):
+    maps = samples.relevance_maps(picture.geometry.grid, like=_square(), value=0.41)
+    signed = 40 * maps.relevance
+    signed[:, :8] *= -0.7
+    made = replace(maps, relevance=signed, method="contribution")
+    return draw(made, picture, samples.model_info(), style)
+
+
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
 
 CASES = {
@@ -100,4 +115,12 @@ CASES = {
     "patch-cropped": lambda: _patch(_cropped(), _style(width=COLUMN), [(7, 3)]),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
+    "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),
+    "relevance-like-column": lambda: _relevance(
+        _portrait(), _style(width=COLUMN), like=_square(), method="gradient-rollout"
+    ),
+    "relevance-class": lambda: _relevance(
+        _square(), _style(scale=Scale.SHARED), value=7.31, class_index=281, probability=0.874
+    ),
+    "relevance-contribution": lambda: _contribution(_landscape(), _style()),
 }

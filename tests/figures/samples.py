@@ -16,6 +16,7 @@ from attnviz.domain import (
     PatchMaps,
     Picture,
     Positions,
+    RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
@@ -146,3 +147,10 @@ def score_maps(grid, ratio=0.5, seed=0) -> ScoreMaps:
     kept = np.zeros(score.size, bool)
     kept[np.argsort(-score.ravel(), kind="stable")[:count]] = True
     return ScoreMaps(score, first, second, kept.reshape(grid), ratio, 11, tuple(range(6)))
+
+
+def relevance_maps(grid, prefix=1, seed=0, **target) -> RelevanceMaps:
+    maps, rest, _ = rows(1, grid, prefix, seed, sharp=2.0)
+    return RelevanceMaps(
+        0.03 * maps[0], 0.03 * rest[0], target.pop("value", 0.62), tuple(range(6)), **target
+    )

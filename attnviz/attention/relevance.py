@@ -1,0 +1,248 @@
+"""Relevance for a target: attention weighted by its gradient, carried through all layers.
+
+chefer            Chefer, Gur & Wolf 2021 ("Generic Attention-model Explainability"), equations 5
+                  and 6 for self-attention: R <- R + F R with F = mean over heads of (G * A)+.
+gradient-rollout  gradient rollout (jacobgil/vit-explain), with each layer's own gradient:
+                  F = (mean over heads of G * A)+, A' = F + I with rows normalised, and
+                  R = A'_L ... A'_1.
+
+contribution      without a gradient, see ``contribution.py``.
+
+G = df/dA of the same layer. As in rollout, the row of the tokens that the target reads is pushed
+through the layers as a vector, from the last to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from attnviz.attention.capture import AttentionModel
+from attnviz.attention.choose import choose_heads
+from attnviz.attention.contribution import along, check_norm, cls_contributions
+from attnviz.attention.gradients import LayerGradient, attention_gradients
+from attnviz.attention.maps import grid_of
+from attnviz.attention.rollout import push_rows
+from attnviz.domain import ModelInfo, Picture, RelevanceMaps, RelevanceMethod
+from attnviz.errors import UsageError
+from attnviz.requests import RelevanceRequest
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The second picture of a likeness, and its feature (width,) float32."""
+
+    picture: Picture
+    feature: Tensor
+
+
+def feature(info: ModelInfo, tokens: Tensor) -> Tensor:
+    """What stands for a picture: CLS after the last norm, or the mean patch where there is no CLS.
+
+    tokens (B, N, width) to (B, width).
+    """
+    return tokens[:, 0] if info.has_cls else tokens[:, info.prefix :].mean(dim=1)
+
+
+def reference_of(model: AttentionModel, batch: Tensor, picture: Picture) -> Reference:
+    """The reference of a second picture, given as a batch of one, (1, 3, h, w)."""
+    with torch.no_grad():  # an inference tensor could not stand in the target
+        found = feature(model.info, model.run(batch).float())[0]
+    return Reference(picture, found)
+
+
+def check_target(info: ModelInfo, request: RelevanceRequest) -> None:
+    """Raise unless the request has one target, and one that the model has.
+
+    Raises:
+        UsageError: No target or two, a model without classifier, a class out of range.
+    """
+    chosen = request.class_index
+    if chosen is None and request.like is None:
+        raise UsageError(
+            "relevance needs a target: --class or --like",
+            "--like SECOND.jpg asks what makes the picture like a second one; --class N what "
+            "speaks for a class, where the weights come with a classifier",
+        )
+    if chosen is not None and request.like is not None:
+        raise UsageError("--class and --like exclude each other", "choose one target")
+    if chosen is None:
+        return
+    if not info.classes:
+        raise UsageError(
+            f"--class: {info.name} has no classifier",
+            "self-supervised models have no classes: use --like SECOND.jpg",
+        )
+    if not 0 <= chosen < info.classes:
+        raise UsageError(
+            f"--class {chosen} does not exist: {info.name} has classes 0 to {info.classes - 1}"
+        )
+
+
+def relevance_maps(
+    model: AttentionModel, batch: Tensor, request: RelevanceRequest, reference: Reference | None
+) -> list[RelevanceMaps]:
+    """The relevance of each image of a (B, 3, h, w) batch. reference: of the request's ``like``.
+
+    Raises:
+        UsageError: No such target, or head out of range.
+        UnsupportedModelError: A model that the method is not defined for.
+        AttentionError: A gradient is not finite, or the attention breaks an invariant.
+    """
+    info = model.info
+    check_target(info, request)
+    heads = choose_heads(info, request.heads)
+    grid = grid_of(model, batch)
+    if request.method is RelevanceMethod.CONTRIBUTION:
+        target, rows = _by_contribution(model, batch, request, reference, heads)
+    else:
+        target, rows = _by_gradient(model, batch, request, reference, heads)
+    return [
+        RelevanceMaps(
+            relevance=row[info.prefix :].reshape(grid),
+            prefix=row[: info.prefix],
+            value=value,
+            heads=heads,
+            method=request.method,
+            class_index=request.class_index,
+            probability=None if probability is None else float(probability),
+            like=None if reference is None else reference.picture,
+        )
+        for value, probability, row in zip(
+            target.values.tolist(), target.probabilities, rows.cpu().numpy(), strict=True
+        )
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Target:
+    """The target of each image (B,), and for a class its probability."""
+
+    values: Tensor
+    probabilities: Sequence[Tensor | None]
+
+
+def _target(
+    model: AttentionModel, request: RelevanceRequest, reference: Reference | None, tokens: Tensor
+) -> _Target:
+    """The target of each image, from its tokens after the last norm (B, N, width) float32."""
+    if request.class_index is None:
+        assert reference is not None
+        found = feature(model.info, tokens)
+        cosines = cosine_similarity(found, reference.feature[None], dim=-1)
+        return _Target(cosines, [None] * len(tokens))
+    assert model.head is not None
+    logits = model.head.logits(tokens)  # B, C
+    probabilities = logits.detach().softmax(dim=-1)[:, request.class_index]
+    return _Target(logits[:, request.class_index], list(probabilities))
+
+
+def _by_gradient(
+    model: AttentionModel,
+    batch: Tensor,
+    request: RelevanceRequest,
+    reference: Reference | None,
+    heads: Sequence[int],
+) -> tuple[_Target, Tensor]:
+    """The target, and the relevance of every token (B, N)."""
+    info = model.info
+    targets: list[_Target] = []
+
+    def values(tokens: Tensor) -> Tensor:
+        targets.append(_target(model, request, reference, tokens))
+        return targets[0].values
+
+    found, layers = attention_gradients(model, batch, values)
+    tokens = layers[0].call.query.shape[-2]
+    if request.class_index is None:
+        place = torch.arange(tokens)
+        read = place < 1 if info.has_cls else place >= info.prefix
+        reads = read / read.sum()
+    else:
+        assert model.head is not None
+        reads = model.head.reads(tokens)
+    rows = [
+        carry([layer.of_image(image) for layer in layers], reads, heads, request.method)
+        for image in range(len(batch))
+    ]
+    return _Target(found, targets[0].probabilities), torch.stack(rows)
+
+
+def _by_contribution(
+    model: AttentionModel,
+    batch: Tensor,
+    request: RelevanceRequest,
+    reference: Reference | None,
+    heads: Sequence[int],
+) -> tuple[_Target, Tensor]:
+    """The target, and the contribution of every token (B, N)."""
+    info = model.info
+    direction: Tensor | None = None
+    if request.class_index is not None:
+        assert model.head is not None
+        direction = model.head.direction(request.class_index)
+    if (request.class_index is not None and direction is None) or not info.has_cls:
+        raise UsageError(
+            f"--method contribution: the target of {info.name} is not read from CLS alone",
+            "use --method chefer",
+        )
+    check_norm(model.norm, info.name)
+    written, cls, tokens = cls_contributions(model, batch, heads)
+    target = _target(model, request, reference, tokens)
+    if direction is None:
+        assert reference is not None
+        unit = reference.feature / reference.feature.norm()
+        directions = unit / tokens[:, 0].norm(dim=-1, keepdim=True)  # B, width
+    else:
+        directions = direction.expand(len(batch), -1)
+    return target, along(model.norm, directions, cls, written)
+
+
+def carry(
+    layers: Sequence[LayerGradient], reads: Tensor, heads: Sequence[int], method: RelevanceMethod
+) -> Tensor:
+    """The relevance of every token of one image: (N,).
+
+    reads (N,): the row that is read of the product over the layers. Of Chefer's R the identity is
+    left out, so that what is returned is relevance alone.
+    """
+    own = reads.to(layers[0].gradient.device)[None]  # 1, N
+    adds = method is RelevanceMethod.CHEFER
+    carried = torch.zeros_like(own) if adds else own
+    for layer in reversed(layers):
+        passed = carried.clone() if adds else torch.zeros_like(own)
+        for rows, fused in fused_rows(layer, heads, method):
+            if adds:
+                passed.addmm_((own + carried)[:, rows], fused)
+            else:
+                push_rows(carried, rows, fused, 1.0, 1.0, passed)
+        carried = passed
+    return carried[0]
+
+
+def fused_rows(
+    layer: LayerGradient, heads: Sequence[int], method: RelevanceMethod
+) -> Iterator[tuple[slice, Tensor]]:
+    """Rows (R, N) of a layer's F, in order.
+
+    For Chefer the positive part is taken of every head, else of their mean.
+    """
+    total = layer.call.query.shape[1]
+    fused: Tensor | None = None
+    for block, weighted in layer.weighted_blocks():
+        if method is RelevanceMethod.CHEFER:
+            weighted.clamp_(min=0)
+        chosen = [head - block.heads.start for head in heads if head in _range(block.heads)]
+        part = weighted[chosen].sum(dim=0)  # R, N
+        fused = part if fused is None else fused.add_(part)
+        if block.heads.stop >= total:
+            yield block.rows, fused.div_(len(heads)).clamp_(min=0)
+            fused = None
+
+
+def _range(heads: slice) -> range:
+    return range(heads.start, heads.stop)
