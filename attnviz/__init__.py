@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnviz.api import (
         compute_maps,
         draw,
+        features,
         heads,
         layers,
         load_model,
@@ -30,6 +31,7 @@ __all__ = [
     "__version__",
     "compute_maps",
     "draw",
+    "features",
     "heads",
     "layers",
     "load_model",

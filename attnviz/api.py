@@ -23,6 +23,7 @@ from attnviz.attention.compute import check_command, compute
 from attnviz.domain import (
     DEFAULT_MAX_PIXELS,
     DrawStyle,
+    FeaturesMaps,
     Fit,
     HeadsMaps,
     ImageFile,
@@ -48,6 +49,7 @@ from attnviz.models.load import load_backbone
 from attnviz.reference import read_second, refer_to
 from attnviz.requests import (
     CommandRequest,
+    FeaturesRequest,
     HeadsRequest,
     InputRequest,
     LayersRequest,
@@ -200,6 +202,11 @@ def relevance(
     (found,) = compute(model, batch, [image.geometry], command, reference)
     assert isinstance(found, RelevanceMaps)
     return found
+
+
+def features(model: Backbone, image: PreparedImage, **request: Any) -> FeaturesMaps:
+    """The output tokens; keywords are the fields of ``FeaturesRequest``."""
+    return _one(model, image, FeaturesRequest(**request), FeaturesMaps)
 
 
 def _one(

@@ -14,6 +14,7 @@ from attnviz.figures import draw, overlay_images
 from attnviz.output.data import arrays_of, score_rows
 from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
 from attnviz.requests import (
+    FeaturesRequest,
     HeadsRequest,
     LayersRequest,
     PatchRequest,
@@ -55,7 +56,7 @@ def draw_options(command: CommandRequest) -> dict[str, Any]:
             return {"each_head": command.each_head}
         case PatchRequest():
             return {"each_head": command.each_head}
-        case RolloutRequest() | ScoreRequest() | RelevanceRequest():
+        case RolloutRequest() | ScoreRequest() | RelevanceRequest() | FeaturesRequest():
             return {}
 
 

@@ -15,6 +15,7 @@ from attnviz.domain import (
     DrawStyle,
     Fit,
     ImageFormat,
+    MapKind,
     Positions,
     Precision,
     Query,
@@ -162,9 +163,63 @@ class RelevanceRequest:
         take_choices(self)
 
 
+@dataclass(frozen=True)
+class FeaturesRequest:
+    """The output tokens of the model, or of ``layer``; ``cells`` and ``points`` as for patches."""
+
+    layer: int | None = None
+    cells: tuple[tuple[int, int], ...] = ()
+    points: tuple[tuple[float, float], ...] = ()
+    foreground: bool = False
+    flip_foreground: bool = False
+    outlier_threshold: float | None = None
+
+
 CommandRequest = (
-    HeadsRequest | LayersRequest | RolloutRequest | PatchRequest | ScoreRequest | RelevanceRequest
+    HeadsRequest
+    | LayersRequest
+    | RolloutRequest
+    | PatchRequest
+    | ScoreRequest
+    | RelevanceRequest
+    | FeaturesRequest
 )
+
+
+@dataclass(frozen=True)
+class ShownMap:
+    """A map that a comparison shows, as it is written: ``mean``, ``head:3``, ``patch@3,7``.
+
+    A place is a ``cell`` (row, column), or a ``point`` (x, y) of the original picture, written
+    ``patch@240,120px``.
+    """
+
+    kind: MapKind
+    head: int | None = None
+    cell: tuple[int, int] | None = None
+    point: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        if self.head is not None:
+            return f"{self.kind}:{self.head}"
+        if self.cell is not None:
+            return f"{self.kind}@{self.cell[0]},{self.cell[1]}"
+        if self.point is not None:
+            x, y = (repr(value).removesuffix(".0") for value in self.point)
+            return f"{self.kind}@{x},{y}px"
+        return str(self.kind)
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """One figure of every picture under every model. ``layer`` None: the last, or the output."""
+
+    models: tuple[ModelRequest, ...]
+    inputs: InputRequest
+    output: OutputRequest
+    shown: tuple[ShownMap, ...]
+    layer: int | None = None
+    style: DrawStyle = field(default_factory=DrawStyle)
 
 
 @dataclass(frozen=True)

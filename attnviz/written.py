@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnviz.requests import (
+    FeaturesRequest,
     HeadsRequest,
     LayersRequest,
     PatchRequest,
@@ -14,7 +15,14 @@ from attnviz.requests import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.requests import CommandRequest, RunRequest
+    from attnviz.domain import DrawStyle
+    from attnviz.requests import (
+        CommandRequest,
+        CompareRequest,
+        InputRequest,
+        ModelRequest,
+        RunRequest,
+    )
 
 
 def command_name(command: CommandRequest) -> str:
@@ -27,9 +35,40 @@ def written_options(request: RunRequest) -> dict[str, Any]:
 
     JSON-ready; options that keep their default are left out where None or False is that default.
     """
-    model, inputs, style = request.model, request.inputs, request.style
     options: dict[str, Any] = _command_options(request.command)
-    options |= {
+    options |= written_inputs(request.model, request.inputs)
+    options |= _style_options(request.style)
+    return {name: value for name, value in options.items() if not _left_out(value)}
+
+
+def compared_options(request: CompareRequest) -> dict[str, Any]:
+    """The same of a comparison: what belongs to a row is a list, one entry a row that has it."""
+    models = [model for model in request.models if model.checkpoint is None]
+    checkpoints = [model for model in request.models if model.checkpoint is not None]
+    shared = written_inputs(request.models[0], request.inputs)
+    last = checkpoints[0] if checkpoints else request.models[0]
+    own = written_inputs(last, request.inputs)
+    options: dict[str, Any] = {
+        "show": [str(shown) for shown in request.shown],
+        "layer": request.layer,
+        **shared,
+        "model": [model.name for model in models if model.name is not None],
+        "checkpoint": [_named_path(model) for model in checkpoints],
+        "checkpoint-key": own["checkpoint-key"],
+        "model-arg": own["model-arg"],
+        "random-weights": any(model.random_weights for model in request.models),
+        **_style_options(request.style),
+    }
+    return {name: value for name, value in options.items() if not _left_out(value)}
+
+
+def _named_path(model: ModelRequest) -> str:
+    return f"{model.name}={model.checkpoint}" if model.name else str(model.checkpoint)
+
+
+def written_inputs(model: ModelRequest, inputs: InputRequest) -> dict[str, Any]:
+    """The options that choose a model and say how pictures get to it; unset ones are None."""
+    return {
         "model": model.name,
         "checkpoint": None if model.checkpoint is None else str(model.checkpoint),
         "checkpoint-key": model.checkpoint_key,
@@ -41,6 +80,11 @@ def written_options(request: RunRequest) -> dict[str, Any]:
         "fit": inputs.fit.value,
         "mean": _joined(inputs.mean),
         "std": _joined(inputs.std),
+    }
+
+
+def _style_options(style: DrawStyle) -> dict[str, Any]:
+    return {
         "width": style.width,
         "dpi": style.dpi,
         "cmap": style.cmap,
@@ -49,16 +93,17 @@ def written_options(request: RunRequest) -> dict[str, Any]:
         "interpolation": style.interpolation.value,
         "alpha": style.alpha,
     }
-    # By identity: 0 equals False, and says something.
-    return {
-        name: value
-        for name, value in options.items()
-        if value is not None and value is not False and value != []
-    }
+
+
+def _left_out(value: Any) -> bool:
+    # By identity: layer 0 and a ratio of 0 are equal to False, and no defaults.
+    return value is None or value is False or value == []
 
 
 def _command_options(command: CommandRequest) -> dict[str, Any]:
-    options: dict[str, Any] = {"heads": _joined(command.heads)}
+    options: dict[str, Any] = {}
+    if not isinstance(command, FeaturesRequest):
+        options["heads"] = _joined(command.heads)
     match command:
         case HeadsRequest():
             options |= {
@@ -88,8 +133,8 @@ def _command_options(command: CommandRequest) -> dict[str, Any]:
         case PatchRequest():
             options |= {
                 "layer": command.layer,
-                "at": [f"{row},{column}" for row, column in command.cells],
-                "xy": [f"{x!r},{y!r}" for x, y in command.points],
+                "at": _cells(command.cells),
+                "xy": _points(command.points),
                 "each-head": command.each_head,
             }
         case ScoreRequest():
@@ -104,7 +149,24 @@ def _command_options(command: CommandRequest) -> dict[str, Any]:
                 "class": command.class_index,
                 "like": None if command.like is None else str(command.like),
             }
+        case FeaturesRequest():
+            options |= {
+                "layer": command.layer,
+                "at": _cells(command.cells),
+                "xy": _points(command.points),
+                "foreground": command.foreground,
+                "flip-foreground": command.flip_foreground,
+                "outlier-threshold": command.outlier_threshold,
+            }
     return options
+
+
+def _cells(cells: tuple[tuple[int, int], ...]) -> list[str]:
+    return [f"{row},{column}" for row, column in cells]
+
+
+def _points(points: tuple[tuple[float, float], ...]) -> list[str]:
+    return [f"{x!r},{y!r}" for x, y in points]
 
 
 def _joined(values: tuple[float, ...] | None) -> str | None:

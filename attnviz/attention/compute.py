@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attnviz.attention.capture import AttentionModel
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.features import check_features, features_maps
 from attnviz.attention.maps import heads_maps, layers_maps, patch_maps
 from attnviz.attention.relevance import Reference, check_target, relevance_maps
 from attnviz.attention.rollout import check_options, rollout_maps
@@ -16,6 +17,7 @@ from attnviz.domain import FitGeometry, Maps, ModelInfo, Query
 from attnviz.errors import ImageError, UsageError
 from attnviz.requests import (
     CommandRequest,
+    FeaturesRequest,
     HeadsRequest,
     LayersRequest,
     PatchRequest,
@@ -32,6 +34,9 @@ def check_command(info: ModelInfo, command: CommandRequest) -> None:
         UsageError: Layer, head, ratio or residual out of range.
         UnsupportedModelError: The model has no class token and the command needs one.
     """
+    if isinstance(command, FeaturesRequest):
+        check_features(info, command)
+        return
     choose_heads(info, command.heads)
     if isinstance(command, HeadsRequest | LayersRequest | RolloutRequest):
         need_cls(info, command.query)
@@ -85,10 +90,15 @@ def compute(
             results.extend(score_maps(model, batch, command))
         case RelevanceRequest():
             results.extend(relevance_maps(model, batch, command, reference))
+        case FeaturesRequest():
+            cells = [query_cells(command, geometry) for geometry in geometries]
+            results.extend(features_maps(model, batch, cells, command))
     return results
 
 
-def query_cells(command: PatchRequest, geometry: FitGeometry) -> list[tuple[int, int]]:
+def query_cells(
+    command: PatchRequest | FeaturesRequest, geometry: FitGeometry
+) -> list[tuple[int, int]]:
     """The (row, column) cells that a request looks from, in the order asked.
 
     Without cells or points: the patch in the middle of each quadrant.

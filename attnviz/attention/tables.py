@@ -8,6 +8,7 @@ import numpy as np
 
 from attnviz.attention.stats import entropy, focus, uniform_entropy
 from attnviz.domain import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
     Maps,
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def table(maps: Maps) -> tuple[Row, ...]:
+def table(maps: Maps) -> tuple[Row, ...]:  # noqa: PLR0911 - one a kind of maps
     """Rows of a result: per head, per layer and head, per depth, per query and head, or one.
 
     Of relevance, ``value`` is the target, a logit or a cosine; of contributions to it, ``patches``
     and ``prefix`` are the sums.
+    Of ``features``, the norms: a row for every prefix token, and one for the patches together.
 
     Weights are shares of 1; entropy is in nats, entropy_share is entropy / ln N, distance is in
     input pixels, focus is max / mean over the patches. ``prefix_mass`` is the weight of CLS,
@@ -88,6 +90,8 @@ def table(maps: Maps) -> tuple[Row, ...]:
             )
         case RelevanceMaps():
             return (_relevance_row(maps),)
+        case FeaturesMaps():
+            return _token_norms(maps)
 
 
 def _relevance_row(maps: RelevanceMaps) -> Row:
@@ -105,6 +109,24 @@ def _relevance_row(maps: RelevanceMaps) -> Row:
     row["focus"] = float(focus(values[None])[0])
     row["prefix_mass"] = rest / (drawn + rest) if drawn + rest > 0 else 0.0
     return row
+
+
+def _token_norms(maps: FeaturesMaps) -> tuple[Row, ...]:
+    """A row for every prefix token, in the model's order, and one for the patches together."""
+    outliers = maps.outliers
+    norms = [(f"prefix {place}", np.array([norm])) for place, norm in enumerate(maps.prefix_norm)]
+    rows = []
+    for name, values in (*norms, ("patches", maps.norm)):
+        row: Row = {
+            "token": name,
+            "norm_min": float(values.min()),
+            "norm_median": float(np.median(values)),
+            "norm_max": float(values.max()),
+        }
+        if maps.outlier_threshold is not None and outliers is not None:
+            row["outliers"] = int((values > maps.outlier_threshold).sum())
+        rows.append(row)
+    return tuple(rows)
 
 
 def _per_map(

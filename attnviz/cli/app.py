@@ -12,7 +12,9 @@ import typer
 
 from attnviz._version import __version__
 from attnviz.cli.argv import join_number_lists
+from attnviz.cli.commands.compare import compare
 from attnviz.cli.commands.evaluate import evaluate
+from attnviz.cli.commands.features import features
 from attnviz.cli.commands.heads import heads
 from attnviz.cli.commands.info import info
 from attnviz.cli.commands.layers import layers
@@ -44,6 +46,8 @@ app.command(cls=CommandWithFile)(flatten(rollout))
 app.command(cls=CommandWithFile)(flatten(patch))
 app.command(cls=CommandWithFile)(flatten(score))
 app.command(cls=CommandWithFile)(flatten(relevance))
+app.command(cls=CommandWithFile)(flatten(features))
+app.command(cls=CommandWithFile)(flatten(compare))
 app.command(name="eval", cls=CommandWithFile)(flatten(evaluate))
 app.command()(render)
 app.command()(info)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from attnviz.cli.commands.features import features_request
 from attnviz.cli.commands.heads import heads_request
 from attnviz.cli.commands.layers import layers_request
 from attnviz.cli.commands.patch import patch_request
@@ -55,6 +56,7 @@ _REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
     "patch": patch_request,
     "score": score_request,
     "relevance": relevance_request,
+    "features": features_request,
 }
 _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""

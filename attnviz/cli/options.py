@@ -1,6 +1,6 @@
 """Every option that more than one command has, once: its name, type, default and help.
 
-A command takes one options value: a frozen dataclass that inherits ``SharedOptions`` and adds its
+A command takes one options value: a frozen dataclass that inherits ``FigureOptions`` and adds its
 own fields (``flatten.py`` makes the flat signature that typer wants). Field names are the option
 names with ``_`` for ``-``; configuration files use them too. Structured values stay text here and
 are read by ``values.py``, so that the command line and a configuration file fail alike.
@@ -51,8 +51,8 @@ DistanceOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedOptions(InputOptions):
-    """What every figure command takes."""
+class FigureOptions(InputOptions):
+    """What every command takes that draws figures of pictures."""
 
     inputs: Annotated[
         list[str],
@@ -62,15 +62,6 @@ class SharedOptions(InputOptions):
             show_default=False,
         ),
     ]
-
-    heads: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="Heads to take, e.g. 0,2 or 0-3; -1 is the last.",
-            show_default="all",
-        ),
-    ] = None
 
     width: Annotated[
         str,
@@ -209,3 +200,17 @@ class SharedOptions(InputOptions):
     ] = False
     quiet: QuietOption = False
     config: ConfigOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedOptions(FigureOptions):
+    """What every command takes that draws the attention of heads."""
+
+    heads: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Heads to take, e.g. 0,2 or 0-3; -1 is the last.",
+            show_default="all",
+        ),
+    ] = None

@@ -23,9 +23,9 @@ def _arguments(record: Mapping[str, Any], figure: Path) -> Iterator[str]:
     for name, value in record["options"].items():
         yield from _option(name, value)
     yield from _option("device", record.get("device"))
-    height, width = record["image_size"]
-    if height * width > DEFAULT_MAX_PIXELS:
-        yield from _option("max-pixels", height * width)
+    largest = max(height * width for height, width in pictures_of(record).values())
+    if largest > DEFAULT_MAX_PIXELS:
+        yield from _option("max-pixels", largest)
     suffix = figure.suffix.lower().removeprefix(".")
     if suffix == "npz":
         yield "--save-data"
@@ -33,12 +33,29 @@ def _arguments(record: Mapping[str, Any], figure: Path) -> Iterator[str]:
         yield from _option("format", suffix)
     if str(figure.parent) != DEFAULT_OUT:
         yield from _option("out", str(figure.parent))
-    image = str(record["image"])
+    images = list(pictures_of(record))
     stem = _stem(figure, str(record["command"]))
-    if stem != shortened(_plain_stem(image)):
+    if len(images) > 1 or stem != shortened(_plain_stem(images[0])):
         yield from _option("name", stem)
     # "-" alone would be a list on standard input.
-    yield from ("--", f".{os.sep}-") if image == "-" else _positional(image)
+    images = [f".{os.sep}-" if image == "-" else image for image in images]
+    yield from ("--", *images) if any(image.startswith("-") for image in images) else images
+
+
+def rows_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """How each row of a figure that has several was made; the record itself of any other."""
+    rows = record.get("rows")
+    whole = ("model", "image", "image_sha256", "image_size")
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and all(key in row for key in whole) for row in rows
+    ):
+        return [record]
+    return rows or [record]
+
+
+def pictures_of(record: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """The pictures that a figure shows, each once, with height and width."""
+    return {str(row["image"]): tuple(row["image_size"]) for row in rows_of(record)}
 
 
 def _option(name: str, value: Any) -> Iterator[str]:
@@ -50,10 +67,6 @@ def _option(name: str, value: Any) -> Iterator[str]:
     elif value is not None and value is not False:
         text = str(value)
         yield from (f"--{name}={text}",) if text.startswith("-") else (f"--{name}", text)
-
-
-def _positional(image: str) -> Iterator[str]:
-    yield from ("--", image) if image.startswith("-") else (image,)
 
 
 def _plain_stem(image: str) -> str:

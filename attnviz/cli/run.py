@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnviz.cli.input_options import InputOptions
-    from attnviz.cli.options import SharedOptions
+    from attnviz.cli.options import FigureOptions
     from attnviz.requests import CommandRequest
 
 
-def run(command: CommandRequest, options: SharedOptions) -> int:
+def run(command: CommandRequest, options: FigureOptions) -> int:
     """Run one command over its inputs and report it; the exit code.
 
     Raises:
@@ -42,7 +42,7 @@ def run(command: CommandRequest, options: SharedOptions) -> int:
     return report.consume(pipeline.run(request))
 
 
-def run_request(command: CommandRequest, options: SharedOptions) -> RunRequest:
+def run_request(command: CommandRequest, options: FigureOptions) -> RunRequest:
     """Every option read and checked as far as it can be without a model or a picture.
 
     Raises:
@@ -52,13 +52,7 @@ def run_request(command: CommandRequest, options: SharedOptions) -> RunRequest:
         command=command,
         model=model_request(options),
         inputs=input_request(options.inputs, options),
-        output=OutputRequest(
-            folder=options.out,
-            formats=tuple(dict.fromkeys(options.format)),
-            save_data=options.save_data,
-            skip_existing=options.skip_existing,
-            name=check_name(options.name),
-        ),
+        output=output_request(options),
         style=draw_style(options),
         batch_size=parse_count("--batch-size", options.batch_size, least=1) or 0,
         workers=parse_count("--workers", options.workers, least=0),
@@ -101,7 +95,18 @@ def input_request(inputs: Sequence[str], options: InputOptions) -> InputRequest:
     )
 
 
-def draw_style(options: SharedOptions) -> DrawStyle:
+def output_request(options: FigureOptions) -> OutputRequest:
+    """The options of the panel Output."""
+    return OutputRequest(
+        folder=options.out,
+        formats=tuple(dict.fromkeys(options.format)),
+        save_data=options.save_data,
+        skip_existing=options.skip_existing,
+        name=check_name(options.name),
+    )
+
+
+def draw_style(options: FigureOptions) -> DrawStyle:
     """The options of the panel Drawing."""
     limits = parse_limits(options.limits)
     if options.scale is Scale.FIXED and limits is None:

@@ -28,6 +28,7 @@ from attnviz.domain.choices import (
     Fusion,
     ImageFormat,
     Interpolation,
+    MapKind,
     Positions,
     Precision,
     Query,
@@ -35,10 +36,17 @@ from attnviz.domain.choices import (
     Scale,
     take_choices,
 )
+from attnviz.domain.comparison import (
+    ComparedMap,
+    ComparedRow,
+)
 from attnviz.domain.drawing import (
     DrawStyle,
     Provenance,
     WrittenFile,
+)
+from attnviz.domain.features import (
+    FeaturesMaps,
 )
 from attnviz.domain.geometry import (
     Box,
@@ -70,7 +78,7 @@ from attnviz.domain.relevance import (
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
 
-Maps = HeadsMaps | LayersMaps | RolloutMaps | PatchMaps | ScoreMaps | RelevanceMaps
+Maps = HeadsMaps | LayersMaps | RolloutMaps | PatchMaps | ScoreMaps | RelevanceMaps | FeaturesMaps
 """What a command computes of one picture."""
 
 __all__ = [
@@ -90,8 +98,11 @@ __all__ = [
     "BoolArray",
     "Box",
     "ByteArray",
+    "ComparedMap",
+    "ComparedRow",
     "DiscardOrder",
     "DrawStyle",
+    "FeaturesMaps",
     "Fit",
     "FitGeometry",
     "FloatArray",
@@ -102,6 +113,7 @@ __all__ = [
     "IntArray",
     "Interpolation",
     "LayersMaps",
+    "MapKind",
     "Maps",
     "ModelInfo",
     "PatchMaps",

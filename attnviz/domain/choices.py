@@ -97,6 +97,21 @@ class RelevanceMethod(StrEnum):
     CONTRIBUTION = "contribution"
 
 
+class MapKind(StrEnum):
+    """The maps that a comparison can show."""
+
+    MEAN = "mean"
+    HEAD = "head"
+    HEADS = "heads"
+    PATCH = "patch"
+    ROLLOUT = "rollout"
+    SCORE = "score"
+    PCA = "pca"
+    FOREGROUND = "foreground"
+    NORM = "norm"
+    COSINE = "cosine"
+
+
 class ImageFormat(StrEnum):
     """File formats of figures."""
 

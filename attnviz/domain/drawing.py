@@ -48,6 +48,8 @@ class Provenance:
     ``options`` holds every option of the command that shapes the numbers or the drawing, by its
     command-line name, as JSON-ready values. ``device`` is where the model ran: cpu, cuda or mps.
     ``like_sha256``: of the second picture of ``relevance``.
+    ``rows``: of a figure of several models or pictures, how each row was made; the rest of the
+    record is then that of the first.
     """
 
     command: str
@@ -59,6 +61,7 @@ class Provenance:
     versions: dict[str, str] = field(default_factory=dict)
     device: str = "cpu"
     like_sha256: str | None = None
+    rows: tuple[Provenance, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
     PatchMaps,
@@ -17,14 +18,16 @@ from attnviz.domain import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
-    from attnviz.domain import ByteArray, DrawStyle, Maps, ModelInfo, Picture
+    from attnviz.domain import ByteArray, ComparedRow, DrawStyle, Maps, ModelInfo, Picture
 
-__all__ = ["draw", "overlay_images"]
+__all__ = ["draw", "draw_comparison", "overlay_images"]
 
 
-def draw(
+def draw(  # noqa: PLR0911 - one a kind of maps
     maps: Maps, picture: Picture, model: ModelInfo, style: DrawStyle, **options: Any
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
@@ -57,6 +60,17 @@ def draw(
             from attnviz.figures.relevance import draw_relevance
 
             return draw_relevance(maps, picture, model, style, **options)
+        case FeaturesMaps():
+            from attnviz.figures.features import draw_features
+
+            return draw_features(maps, picture, model, style, **options)
+
+
+def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figure, ...]:
+    """Pictures and models down, maps across, as pages; usually one."""
+    from attnviz.figures.compare import draw_comparison as comparison
+
+    return comparison(rows, style)
 
 
 def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:

@@ -28,11 +28,6 @@ def sheet_with_caption(
     Raises:
         UsageError: The figure is too narrow for readable text.
     """
-    if style.width < WIDTH_MIN:
-        raise UsageError(
-            f"a figure {style.width:g} inches wide cannot hold readable text",
-            f"choose a width of {WIDTH_MIN:g} inches or more",
-        )
     geometry = picture.geometry
     said = [
         model.name,
@@ -40,10 +35,23 @@ def sheet_with_caption(
         f"grid {geometry.grid.height}{ink.TIMES}{geometry.grid.width} of {model.patch} px patches",
         *(part for part in parts if part),
     ]
+    return sheet_of(style, said, RANDOM if model.random_weights else "")
+
+
+def sheet_of(style: DrawStyle, said: Sequence[str], warning: str = "") -> Sheet:
+    """Empty pages with these words at the foot, below a warning of which the beginning must fit.
+
+    Raises:
+        UsageError: The figure is too narrow for readable text.
+    """
+    if style.width < WIDTH_MIN:
+        raise UsageError(
+            f"a figure {style.width:g} inches wide cannot hold readable text",
+            f"choose a width of {WIDTH_MIN:g} inches or more",
+        )
     lines = ink.wrapped([ink.printable(part) for part in said], style.width - 2 * MARGIN)
-    warning = RANDOM if model.random_weights else ""
     if ink.text_width(warning, bold=True) > style.width - 2 * MARGIN:
-        warning = RANDOM.split(":", maxsplit=1)[0]
+        warning = warning.split(":", maxsplit=1)[0]
     return Sheet(style, lines, warning)
 
 

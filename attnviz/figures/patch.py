@@ -29,6 +29,8 @@ from attnviz.figures.panels import (
 from attnviz.figures.scale import common_limits, scale_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
     from attnviz.domain import DrawStyle, ModelInfo, PatchMaps, Picture, Size
@@ -80,7 +82,7 @@ def _means(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | Non
     for index, ((row, column), values) in enumerate(zip(maps.cells.tolist(), means, strict=True)):
         place = f"{index + 1} · ({row}, {column})"
         titles = (f"{place} · H {entropies[index]:.2f}", place, str(index + 1))
-        mark = (_cell_mark(row, column, grid),)
+        mark = (cell_mark(row, column, grid),)
         panels.append(map_panel(titles, values, style, shared, edges=mark))
     if len(means) == 1:
         panels.append(overlay_panel(("On picture",), picture, means[0], style, shared))
@@ -93,7 +95,7 @@ def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits |
     for index, (row, column) in enumerate(maps.cells.tolist()):
         label = f"{index + 1} · ({row}, {column})"
         made = matrix_row(label, maps.attention[index], sheet.style, shared)
-        mark = (_cell_mark(row, column, picture.geometry.grid),)
+        mark = (cell_mark(row, column, picture.geometry.grid),)
         rows.append(Row(label, tuple(replace(panel, edges=mark) for panel in made.panels)))
     highest = maps.attention.max(axis=(2, 3)).tolist()
     below = None if shared else [[ink.number(value) for value in row] for row in highest]
@@ -104,15 +106,19 @@ def _numbered(maps: PatchMaps, picture: Picture) -> Panel:
     """The picture with the box and the number of every query."""
     grid = picture.geometry.grid
     cells = maps.cells.tolist()
-    edges = tuple(_cell_mark(row, column, grid) for row, column in cells)
-    tags = tuple(
+    edges = tuple(cell_mark(row, column, grid) for row, column in cells)
+    return picture_panel(picture, edges, cell_tags(cells, grid))
+
+
+def cell_tags(cells: Sequence[Sequence[int]], grid: Size) -> tuple[Tag, ...]:
+    """The number of every cell (row, column), from 1, at its upper right corner."""
+    return tuple(
         Tag((column + 1) / grid.width, row / grid.height, str(index))
         for index, (row, column) in enumerate(cells, 1)
     )
-    return picture_panel(picture, edges, tags)
 
 
-def _cell_mark(row: int, column: int, grid: Size) -> Edges:
+def cell_mark(row: int, column: int, grid: Size) -> Edges:
     """The box of a cell: light inside a dark rim, so that it shows on any ground."""
     left, right = column / grid.width, (column + 1) / grid.width
     top, bottom = row / grid.height, (row + 1) / grid.height

@@ -200,27 +200,31 @@ def legend(sheet: Sheet, heads: Sequence[int]) -> None:
 
 
 def kept_histogram(
-    sheet: Sheet, values: FloatArray, kept: BoolArray, colours: tuple[str, str], heading: str
+    sheet: Sheet,
+    values: FloatArray,
+    kept: BoolArray,
+    colours: tuple[str, str],
+    heading: str,
+    border: float | None = None,
 ) -> None:
     """How the values of all cells are distributed: kept and dropped stacked, the border as a line.
 
-    colours: of the kept and of the dropped cells.
+    colours: of the kept and of the dropped cells. border: where the line stands, wherever the
+    values lie; None is at the lowest of the kept, which the heading then names.
     """
-    height, count = 1.3, 48
+    height = 1.3
     page = sheet.room(height)
-    low, high = float(values.min()), float(values.max())
-    if high <= low:
-        low, high = low - abs(low) / 2 - 1e-12, high + abs(high) / 2 + 1e-12
-    edges = np.linspace(low, high, count + 1)
+    edges = _bin_edges(values, border)
+    low, high = float(edges[0]), float(edges[-1])
     dropped = np.histogram(values[~kept], bins=edges)[0]
     stays = np.histogram(values[kept], bins=edges)[0]
     tallest = float((dropped + stays).max())
     rect = Rect(MARGIN, page.y, sheet.width, height)
-    partly = bool(kept.any() and not kept.all())
-    if partly:
-        heading += f", from {ink.number(float(values[kept].min()), 3)} (dashed)"
+    if border is None and kept.any() and not kept.all():
+        border = float(values[kept].min())
+        heading += f", from {ink.number(border, 3)} (dashed)"
     frame = _framed(page, rect, (low, high), (0.0, tallest), heading)
-    for index in range(count):
+    for index in range(len(edges) - 1):
         left, right = frame.across(float(edges[index])), frame.across(float(edges[index + 1]))
         base = 0.0
         for amount, colour in ((dropped[index], colours[1]), (stays[index], colours[0])):
@@ -235,7 +239,23 @@ def kept_histogram(
         if rect.left <= x - half and x + half <= rect.right:
             page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
             page.text(x, frame.box.bottom + 0.135, words, align="center")
-    if partly:
-        x = frame.across(float(values[kept].min()))
+    if border is not None:
+        x = frame.across(border)
         page.stroke([[x, frame.box.top], [x, frame.box.bottom]], ink.INK, 0.9, dashed=True)
     page.y += height
+
+
+def _bin_edges(values: FloatArray, border: float | None) -> NDArray[np.float64]:
+    """Edges of the bars; one stands at the border, so that no bar holds values of both sides."""
+    count = 48
+    low, high = float(values.min()), float(values.max())
+    if border is not None:
+        low, high = min(low, border), max(high, border)
+    if high <= low:
+        low, high = low - abs(low) / 2 - 1e-12, high + abs(high) / 2 + 1e-12
+    if border is None:
+        return np.linspace(low, high, count + 1)
+    step = (high - low) / count
+    before = math.ceil((border - low) / step)
+    steps = np.arange(count + 2, dtype=np.float64) - before
+    return np.asarray(border + step * steps, np.float64)

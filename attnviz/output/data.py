@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnviz.domain import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
+    MapKind,
     PatchMaps,
     RelevanceMaps,
     RolloutMaps,
@@ -16,11 +19,11 @@ from attnviz.domain import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from attnviz.domain import Maps
+    from attnviz.domain import ComparedRow, Maps
 
     Arrays = dict[str, NDArray[Any]]
 
@@ -37,10 +40,16 @@ def arrays_of(maps: Maps) -> Arrays:
     score    score, cls_term, patch_term (gh, gw), kept (gh, gw) bool, layer (), heads (H,)
     relevance  relevance (gh, gw), prefix (P,), value (), heads (H,)
 
+    features tokens (N, D), norm (gh, gw), prefix_norm (P,), components (gh, gw, 3), explained (3,),
+             similarity (Q, gh, gw), cells (Q, 2), layer () where one was named; with a foreground
+             also foreground (gh, gw) bool, first (gh, gw)
+
     ``distance`` is there for heads (H,) and layers (L, H) where it was computed; with it, heads
     also has what else takes the whole matrix: to_cls (H, gh, gw), token_entropy (H, N).
     """
     arrays: Arrays
+    if isinstance(maps, FeaturesMaps):
+        return _features(maps)
     match maps:
         case HeadsMaps():
             arrays = {**_rows(maps), "layer": np.array(maps.layer), **_distance(maps)}
@@ -76,6 +85,39 @@ def arrays_of(maps: Maps) -> Arrays:
                 "value": np.array(maps.value, np.float32),
             }
     return {**arrays, "heads": _indices(maps.heads)}
+
+
+def compared_arrays(rows: Sequence[ComparedRow]) -> Arrays:
+    """Every map of a comparison, as its own command has it: ``row0_mean``, ``row0_patch_3_7``, ...
+
+    (gh, gw), for heads (H, gh, gw), for components (gh, gw, 3).
+    """
+    arrays: Arrays = {}
+    for place, row in enumerate(rows):
+        for name, shown in row.maps.items():
+            key = f"row{place}_{re.sub('[^0-9a-z]+', '_', name)}"
+            many = shown.is_colours or shown.kind is MapKind.HEADS
+            arrays[key] = shown.values if many else shown.values[0]
+            if shown.foreground is not None:
+                arrays[f"{key}_mask"] = shown.foreground
+    return arrays
+
+
+def _features(maps: FeaturesMaps) -> Arrays:
+    arrays: Arrays = {
+        "tokens": maps.tokens,
+        "norm": maps.norm,
+        "prefix_norm": maps.prefix_norm,
+        "components": maps.components,
+        "explained": maps.explained,
+        "similarity": maps.similarity,
+        "cells": maps.cells,
+    }
+    if maps.layer is not None:
+        arrays["layer"] = np.array(maps.layer)
+    if maps.foreground is not None and maps.first is not None:
+        arrays |= {"foreground": maps.foreground, "first": maps.first}
+    return arrays
 
 
 def _rows(maps: HeadsMaps | LayersMaps | PatchMaps) -> Arrays:

@@ -44,7 +44,9 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
     """The record as JSON-ready values; sizes as [height, width]."""
     model = dataclasses.asdict(provenance.model)
     geometry = provenance.geometry
+    rows = {"rows": [_row(row) for row in provenance.rows]} if provenance.rows else {}
     return {
+        **rows,
         "record": VERSION,
         "command": provenance.command,
         "model": model.pop("name"),
@@ -63,6 +65,18 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         "options": provenance.options,
         "device": provenance.device,
         "versions": provenance.versions,
+    }
+
+
+def _row(provenance: Provenance) -> dict[str, Any]:
+    """What is a row's own in the record of a figure with several."""
+    whole = to_dict(provenance)
+    return {
+        key: whole[key]
+        for key in (
+            *("model", "weights", "weights_sha256", "random_weights"),
+            *("image", "image_sha256", "image_size", "size", "grid", "region"),
+        )
     }
 
 

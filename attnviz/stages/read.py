@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from attnviz.requests import RunRequest
 
 
+def versions() -> dict[str, str]:
+    """Of attnviz, Python and what both the numbers and the drawing rest on."""
+    return {
+        "attnviz": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "timm", "numpy", "matplotlib", "pillow")},
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Ready:
     """A picture ready for the model, and how its figure will have been made."""
@@ -41,11 +50,7 @@ class ReadStage:
         self.device = device
         self.options = written_options(request)
         self.like_sha256 = like_digest(request.command)
-        self.versions = {
-            "attnviz": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "timm", "numpy", "matplotlib", "pillow")},
-        }
+        self.versions = versions()
 
     def read(self, file: ImageFile, plan: OutputPlan) -> Ready | Skipped | Failed:
         """One picture, ready for the model unless there is nothing to do, or no way to do it."""

@@ -19,6 +19,7 @@ from attnviz.domain import (
     Size,
 )
 from attnviz.requests import (
+    FeaturesRequest,
     HeadsRequest,
     InputRequest,
     LayersRequest,
@@ -36,6 +37,7 @@ DEFAULTS = {
     "rollout": RolloutRequest(),
     "patch": PatchRequest(),
     "score": ScoreRequest(),
+    "features": FeaturesRequest(),
 }
 
 

@@ -15,7 +15,9 @@ import pytest
 from attnviz import __version__
 from attnviz.models.catalogue import MODELS
 
-COMMANDS = ("heads", "layers", "rollout", "patch", "score", "relevance", "models")
+COMMANDS = (
+    "heads", "layers", "rollout", "patch", "score", "relevance", "features", "compare", "models",
+)  # fmt: skip
 
 FAKE = """
 import sys, time, types

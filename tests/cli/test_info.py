@@ -30,8 +30,10 @@ CALLS = [
     ("patch", "--at", "-1,0", "--at", "2,3", "--xy", "9.5,7", "--each-head", "--std", ".2,.3,.4"),
     ("score", "--csv", "--keep-ratio", "0.3", "--precision", "bfloat16", "--positions", "timm"),
     ("relevance", "--like", "in/it's a $cat [1].png", "--method", "gradient-rollout"),
-    ("rollout", "--discard-ratio", "0"),
-    ("heads", "--layer", "0"),
+    ("features", "--foreground", "--flip-foreground", "--layer", "0", "--at", "-1,0", "--xy",
+     "9.5,7", "--outlier-threshold", "4"),
+    ("heads", "--layer", "0", "--heads", "0", "--alpha", "0"),
+    ("rollout", "--discard-ratio", "0", "--residual", "0"),
 ]  # fmt: skip
 
 

@@ -12,8 +12,8 @@ import attnviz
 from attnviz.output.data import arrays_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
-ROW = re.compile(r"^\| (`\w+`|all|) ?\| ([\w, ¹²]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE)
-LETTERS = {"L": 2, "H": 3, "P": 5, "gh": 4, "gw": 6, "N": 29, "Q": 4, "K": 2}
+ROW = re.compile(r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE)
+LETTERS = {"D": 384, "L": 2, "H": 3, "P": 5, "gh": 4, "gw": 6, "N": 29, "Q": 4, "K": 2}
 
 
 def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
@@ -24,7 +24,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":
@@ -32,15 +32,23 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
     return pages
 
 
-@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "patch", "score", "relevance"])
+@pytest.mark.parametrize(
+    "command", ["heads", "layers", "rollout", "patch", "score", "relevance", "features"]
+)
 def test_the_table_is_what_is_saved(command):
     model = attnviz.load_model(
         "dinov2_vits14_reg", random_weights=True, depth=LETTERS["L"], heads=LETTERS["H"]
     )
     pixels = np.random.default_rng(0).integers(0, 256, (56, 84, 3), dtype=np.uint8)
     image = attnviz.prepare(pixels, model, size="original")
-    more = {"rollout": {"depths": (0,)}, "relevance": {"like": pixels[:, ::-1].copy()}}
+    more = {
+        "rollout": {"depths": (0,)},
+        "relevance": {"like": pixels[:, ::-1].copy()},
+        "features": {"layer": 1, "foreground": True},
+    }
     saved = arrays_of(getattr(attnviz, command)(model, image, **more.get(command, {})))
     expected = documented()[command]
     expected.pop("meta")  # added when the file is written
+    if command == "features":
+        expected.pop("heads")  # tokens are of no head
     assert {name: (array.shape, array.dtype.name) for name, array in saved.items()} == expected

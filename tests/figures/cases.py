@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnviz.domain import Box, DrawStyle, Interpolation, Scale, Size
-from attnviz.figures import draw
+from attnviz.figures import draw, draw_comparison
 from tests.figures import samples
 
 DPI = 80
@@ -89,6 +89,33 @@ def _contribution(picture, style):
     return draw(made, picture, samples.model_info(), style)
 
 
+def _features(picture, style, cells, model=None, prefix=1, **options):
+    maps = samples.features_maps(picture.geometry.grid, cells, prefix, **options)
+    return draw(maps, picture, model or samples.model_info(), style)
+
+
+def _models(style, *names):
+    """One picture under two models of unlike grids and heads."""
+    fine = samples.model_info(heads=4)
+    coarse = samples.model_info(name="an_untrained_vit", heads=3, patch=16, random_weights=True)
+    small = samples.picture_of(samples.photograph(), (7, 11), patch=16)
+    rows = [
+        samples.compared_row(("dino_vits8",), _landscape(), fine),
+        samples.compared_row(("an_untrained_vit",), small, coarse, seed=4),
+    ]
+    return draw_comparison([samples.only(row, *names) for row in rows], style)
+
+
+def _pictures(style, *names):
+    """Pictures of three shapes under one model."""
+    model = samples.model_info(heads=2)
+    rows = [
+        samples.compared_row((picture.name,), picture, model, seed)
+        for seed, picture in enumerate((_landscape(), _square(), _portrait()))
+    ]
+    return draw_comparison([samples.only(row, *names) for row in rows], style)
+
+
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
 
 CASES = {
@@ -113,6 +140,23 @@ CASES = {
     "patch": lambda: _patch(_landscape(), _style(), _QUARTERS),
     "patch-each-head": lambda: _patch(_landscape(), _style(), [(0, 20), (13, 0)], each_head=True),
     "patch-cropped": lambda: _patch(_cropped(), _style(width=COLUMN), [(7, 3)]),
+    "features": lambda: _features(_landscape(), _style(), _QUARTERS),
+    "features-foreground": lambda: _features(
+        _portrait(), _style(width=COLUMN), [(7, 3)], _TWELVE, 5, foreground=True, threshold=150.0
+    ),
+    "features-shared": lambda: _features(
+        _square(),
+        _style(scale=Scale.SHARED, interpolation=Interpolation.BILINEAR),
+        [(0, 13), (6, 6)],
+        threshold=150.0,
+    ),
+    "compare-models": lambda: _models(
+        _style(scale=Scale.SHARED), "mean", "heads", "rollout", "pca", "cosine@1,2"
+    ),
+    "compare-pictures": lambda: _pictures(
+        _style(width=COLUMN, scale=Scale.SHARED), "mean", "rollout", "foreground"
+    ),
+    "compare-own-scale": lambda: _pictures(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
     "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),

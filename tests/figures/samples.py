@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,13 @@ from PIL import Image
 
 from attnviz.domain import (
     Box,
+    ComparedMap,
+    ComparedRow,
+    FeaturesMaps,
     FitGeometry,
     HeadsMaps,
     LayersMaps,
+    MapKind,
     ModelInfo,
     PatchMaps,
     Picture,
@@ -154,3 +159,58 @@ def relevance_maps(grid, prefix=1, seed=0, **target) -> RelevanceMaps:
     return RelevanceMaps(
         0.03 * maps[0], 0.03 * rest[0], target.pop("value", 0.62), tuple(range(6)), **target
     )
+
+
+def features_maps(grid, cells, prefix=1, seed=0, *, foreground=False, threshold=None):
+    """Tokens that follow a blob in the middle, and a few of great length."""
+    rng = np.random.default_rng(seed)
+    high, wide = grid
+    y, x = np.mgrid[0:high, 0:wide]
+    away = np.hypot((y + 0.5) / high - 0.5, (x + 0.5) / wide - 0.5)
+    first = (0.3 - away + 0.05 * rng.standard_normal(grid)).astype(np.float32)
+    parts = np.stack([first, x / wide - 0.5, np.sin(6 * y / high) / 2], axis=-1)
+    parts = (parts + 0.05 * rng.standard_normal(parts.shape)).astype(np.float32)
+    mask = first > 0
+    norm = (40 + 6 * rng.standard_normal(grid)).astype(np.float32)
+    norm.ravel()[rng.choice(norm.size, 6, replace=False)] = 180 + 40 * rng.random(6)
+    tokens = rng.standard_normal((prefix + high * wide, 8)).astype(np.float32)
+    flat = parts.reshape(-1, 3) / np.linalg.norm(parts.reshape(-1, 3), axis=1, keepdims=True)
+    places = [row * wide + column for row, column in cells]
+    return FeaturesMaps(
+        tokens=tokens,
+        norm=norm,
+        prefix_norm=np.linspace(52, 90, prefix).astype(np.float32),
+        components=np.where(mask[..., None], parts, 0) if foreground else parts,
+        explained=np.array([0.31, 0.12, 0.07], np.float32),
+        similarity=(flat[places] @ flat.T).reshape(-1, *grid).astype(np.float32),
+        cells=np.array(cells, np.int64).reshape(-1, 2),
+        layer=None,
+        foreground=mask if foreground else None,
+        first=first if foreground else None,
+        outlier_threshold=threshold,
+    )
+
+
+def compared_row(title, picture, model, seed=0) -> ComparedRow:
+    grid = picture.geometry.grid
+    maps, _, _ = rows(model.heads + 1, grid, 1, seed)
+    features = features_maps(grid, [(1, 2)], seed=seed, foreground=True)
+    whole = features_maps(grid, [(1, 2)], seed=seed)
+    return ComparedRow(
+        title,
+        model,
+        picture,
+        {
+            "mean": ComparedMap(MapKind.MEAN, maps[:-1].mean(axis=0, keepdims=True)),
+            "heads": ComparedMap(MapKind.HEADS, maps[:-1]),
+            "rollout": ComparedMap(MapKind.ROLLOUT, maps[-1:]),
+            "pca": ComparedMap(MapKind.PCA, whole.components),
+            "foreground": ComparedMap(MapKind.FOREGROUND, features.components, features.foreground),
+            "cosine@1,2": ComparedMap(MapKind.COSINE, whole.similarity),
+        },
+    )
+
+
+def only(row, *names) -> ComparedRow:
+    """The row with some of its maps."""
+    return replace(row, maps={name: row.maps[name] for name in names})

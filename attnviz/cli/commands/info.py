@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnviz.cli.redraw import redraw_command
+from attnviz.cli.redraw import redraw_command, rows_of
 from attnviz.domain import sha256_of
 from attnviz.errors import ImageError, UsageError
 from attnviz.images.names import shown
@@ -76,14 +76,15 @@ def _record_of(figure: Path) -> dict[str, Any]:
 
 def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "command", record["command"]
-    yield "model", record["model"]
-    yield "weights", record.get("weights", "")
-    yield "weights SHA-256", record.get("weights_sha256") or "none"
-    yield "image", shown(record["image"])
-    yield "image SHA-256", record["image_sha256"]
-    yield "image size", _by(record["image_size"])
-    if "size" in record and "grid" in record:
-        yield "model input", f"{_by(record['size'])}, {_by(record['grid'])} patches"
+    for row in rows_of(record):
+        yield "model", row["model"]
+        yield "weights", row.get("weights", "")
+        yield "weights SHA-256", row.get("weights_sha256") or "none"
+        yield "image", shown(row["image"])
+        yield "image SHA-256", row["image_sha256"]
+        yield "image size", _by(row["image_size"])
+        if "size" in row and "grid" in row:
+            yield "model input", f"{_by(row['size'])}, {_by(row['grid'])} patches"
     yield "positions", record.get("architecture", {}).get("positions", "")
     yield "device", record.get("device", "")
     label = "options"
@@ -101,11 +102,13 @@ def _by(size: list[int]) -> str:
 
 def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
-    image = Path(record["image"])
-    try:
-        digest = sha256_of(image.read_bytes())
-    except (OSError, ValueError):
-        yield f"{shown(image)} is not here; paths are relative to where the figure was drawn"
-        return
-    if digest != record["image_sha256"]:
-        yield f"{shown(image)} is another picture than the figure shows"
+    pictures = {row["image"]: row["image_sha256"] for row in rows_of(record)}
+    for name, wanted in pictures.items():
+        image = Path(name)
+        try:
+            digest = sha256_of(image.read_bytes())
+        except (OSError, ValueError):
+            yield f"{shown(image)} is not here; paths are relative to where the figure was drawn"
+            continue
+        if digest != wanted:
+            yield f"{shown(image)} is another picture than the figure shows"

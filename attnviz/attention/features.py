@@ -1,0 +1,193 @@
+"""The tokens that a model gives out: principal components, lengths, likeness to chosen patches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnviz.attention.capture import AttentionModel
+from attnviz.attention.choose import choose_layer
+from attnviz.attention.maps import grid_of, heads_maps
+from attnviz.attention.pca import principal_components
+from attnviz.domain import FeaturesMaps, ModelInfo, Query
+from attnviz.errors import AttentionError, UsageError
+from attnviz.requests import FeaturesRequest, HeadsRequest
+
+if TYPE_CHECKING:
+    from attnviz.domain import BoolArray, FloatArray, IntArray
+
+COMPONENTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class _Foreground:
+    """Where the foreground is, (gh, gw), and the first component, positive there."""
+
+    mask: BoolArray
+    first: FloatArray
+
+
+class _Stop(Exception):  # noqa: N818 - a signal, not an error
+    """Ends the pass once the asked layer has given its tokens."""
+
+
+def features_maps(
+    model: AttentionModel,
+    batch: Tensor,
+    cells: Sequence[Sequence[tuple[int, int]]],
+    request: FeaturesRequest,
+) -> list[FeaturesMaps]:
+    """The output tokens, for each image of a (B, 3, h, w) batch.
+
+    ``cells[i]`` are the (row, column) patches that those of image i are compared with.
+
+    Raises:
+        UsageError: The layer is out of range, or the threshold is not above 0.
+        AttentionError: Tokens are not finite, or their number is not prefix + grid.
+    """
+    info, grid = model.info, grid_of(model, batch)
+    layer = check_features(info, request)
+    tokens, raw = output_tokens(model, batch, layer)
+    looked_at = _looked_at(model, batch, layer) if request.foreground else [None] * len(tokens)
+    maps = []
+    for image, (values, before) in enumerate(zip(tokens, raw, strict=True)):
+        patches = values[info.prefix :]  # n, D
+        norms = np.linalg.norm(before.astype(np.float64), axis=1).astype(np.float32)  # N
+        queries = np.asarray(cells[image], np.int64).reshape(-1, 2)
+        found = None
+        weights = looked_at[image]
+        if weights is not None:
+            found = _foreground(patches, weights, flip=request.flip_foreground)
+        components, explained = _components(patches, found)
+        likeness = cosine(patches, queries[:, 0] * grid.width + queries[:, 1])
+        maps.append(
+            FeaturesMaps(
+                tokens=values,
+                norm=norms[info.prefix :].reshape(grid),
+                prefix_norm=norms[: info.prefix],
+                components=components.reshape(*grid, COMPONENTS),
+                explained=explained,
+                similarity=likeness.reshape(-1, *grid),
+                cells=queries,
+                layer=layer,
+                foreground=None if found is None else found.mask,
+                first=None if found is None else found.first,
+                outlier_threshold=request.outlier_threshold,
+            )
+        )
+    return maps
+
+
+def check_features(info: ModelInfo, request: FeaturesRequest) -> int | None:
+    """The index of the asked layer, or None for the model's own output.
+
+    Raises:
+        UsageError: The layer is out of range, the threshold is not above 0, or a foreground is to
+            be flipped that was not asked for.
+    """
+    threshold = request.outlier_threshold
+    if threshold is not None and not threshold > 0:
+        raise UsageError(f"the outlier threshold is {threshold}, it must be above 0")
+    if request.flip_foreground and not request.foreground:
+        raise UsageError("without a foreground there is nothing to flip", "add --foreground")
+    return None if request.layer is None else choose_layer(info, request.layer)
+
+
+def output_tokens(
+    model: AttentionModel, batch: Tensor, layer: int | None
+) -> tuple[FloatArray, FloatArray]:
+    """Tokens (B, N, D) after the final norm, and as the last block gives them, before it.
+
+    With a layer both are that block's output, and later blocks do not run. Hooks are taken off
+    again whatever happens.
+
+    Raises:
+        AttentionError: Tokens are not finite, or their number is not prefix + grid.
+    """
+    given: list[Tensor] = []
+
+    def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        given.append(output)
+        if layer is not None:
+            raise _Stop
+
+    handle = model.blocks[-1 if layer is None else layer].register_forward_hook(keep)
+    final = None
+    try:
+        with torch.inference_mode():
+            final = model.run(batch)
+    except _Stop:
+        pass
+    finally:
+        handle.remove()
+    raw = _checked(model, batch, given[-1] if given else None)
+    return (raw if layer is not None else _checked(model, batch, final)), raw
+
+
+def cosine(patches: FloatArray, queries: IntArray) -> FloatArray:
+    """Cosine (Q, n) of the angle between tokens (n, D) and some of them; 0 with a zero token."""
+    values = patches.astype(np.float64)
+    length = np.linalg.norm(values, axis=1, keepdims=True)
+    units = np.divide(values, length, out=np.zeros_like(values), where=length > 0)
+    cosines: FloatArray = (units[queries] @ units.T).clip(-1, 1).astype(np.float32)
+    return cosines
+
+
+def _checked(model: AttentionModel, batch: Tensor, tokens: Any) -> FloatArray:
+    """Tokens (B, N, D) as float32, which they must be."""
+    info, grid = model.info, grid_of(model, batch)
+    expected = info.prefix + grid.height * grid.width
+    shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else None
+    if shape is None or len(shape) != 3 or shape[:2] != (batch.shape[0], expected):
+        raise AttentionError(
+            f"{info.name} gave out {shape or 'no'} tokens, expected {info.prefix} prefix tokens "
+            f"and {grid} patches ({expected}) of each picture"
+        )
+    values: FloatArray = tokens.float().cpu().numpy()
+    if not np.isfinite(values).all():
+        raise AttentionError(
+            f"{info.name} gave out tokens that are not finite",
+            "the weights or the input hold non-finite numbers; try --precision float32",
+        )
+    return values
+
+
+def _looked_at(model: AttentionModel, batch: Tensor, layer: int | None) -> list[FloatArray]:
+    """How much each patch is looked at, (gh, gw): by CLS, or by all patches without one.
+
+    The mean over the heads of the layer that gave the tokens.
+    """
+    query = Query.CLS if model.info.has_cls else Query.MEAN
+    request = HeadsRequest(layer=-1 if layer is None else layer, distance=False, query=query)
+    return [maps.attention.mean(axis=0) for maps in heads_maps(model, batch, request)]
+
+
+def _foreground(patches: FloatArray, weights: FloatArray, *, flip: bool) -> _Foreground:
+    """The side of the first component's zero that is looked at more, by the mean of its patches."""
+    scores, _ = principal_components(patches, 1)
+    first = scores.reshape(weights.shape)
+    sides = [weights[side] for side in (first > 0, first < 0)]
+    ahead, behind = (float(side.mean()) if side.size else 0.0 for side in sides)
+    if (behind > ahead) != flip:
+        first = -first
+    mask = first > 0
+    # Where all tokens are equal nothing is set apart.
+    return _Foreground(mask if mask.any() else np.ones_like(mask), first)
+
+
+def _components(
+    patches: FloatArray, foreground: _Foreground | None
+) -> tuple[FloatArray, FloatArray]:
+    """Scores (n, 3) and explained ratios (3,), of all patches or of the foreground's alone."""
+    if foreground is None:
+        scores, explained = principal_components(patches, COMPONENTS)
+        return scores, explained.astype(np.float32)
+    kept = foreground.mask.ravel()
+    scores = np.zeros((len(patches), COMPONENTS), np.float32)
+    scores[kept], explained = principal_components(patches[kept], COMPONENTS)
+    return scores, explained.astype(np.float32)

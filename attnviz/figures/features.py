@@ -1,0 +1,205 @@
+"""The figure of the ``features`` command: what the model's output tokens say of each patch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.domain import Interpolation, Scale, Size
+from attnviz.figures import style as ink
+from attnviz.figures.caption import layer_words, sheet_with_caption
+from attnviz.figures.masks import outline
+from attnviz.figures.overlay import enlarge, veiled, view
+from attnviz.figures.panels import (
+    Edges,
+    Panel,
+    map_panel,
+    panel_aspect,
+    panel_rows,
+    picture_panel,
+    shared_bar,
+)
+from attnviz.figures.patch import cell_mark, cell_tags
+from attnviz.figures.plots import kept_histogram
+from attnviz.figures.scale import OWN_SCALE, Limits, common_limits
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.domain import (
+        BoolArray,
+        ByteArray,
+        DrawStyle,
+        FeaturesMaps,
+        FloatArray,
+        ModelInfo,
+        Picture,
+    )
+    from attnviz.figures.page import Sheet
+
+_NORMAL, _OUTLIER = "#0072b2", "#d55e00"
+_LIGHT, _DARK = "#ffffff", "#000000"
+
+
+def draw_features(
+    maps: FeaturesMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+) -> tuple[Figure, ...]:
+    """The picture, components as colours, norms, likeness to chosen patches, histogram of norms.
+
+    Outliers are edged in the norm map. A scale for all panels is one for the likeness maps.
+    """
+    shared = _likeness_limits(maps, style)
+    sheet = sheet_with_caption(model, picture, style, _words(maps, model, shared))
+    cells = [(int(row), int(column)) for row, column in maps.cells]
+    marks = tuple(cell_mark(row, column, picture.geometry.grid) for row, column in cells)
+    panels = [
+        picture_panel(picture, marks, cell_tags(cells, picture.geometry.grid)),
+        *_component_panels(maps, picture, style),
+        map_panel(("Norm of tokens", "Norm"), maps.norm, style, None, edges=_outlier_edges(maps)),
+    ]
+    for index, ((row, column), values) in enumerate(zip(cells, maps.similarity, strict=True), 1):
+        titles = (f"Cosine to {index} · ({row}, {column})", f"Cosine to {index}", f"cos {index}")
+        panels.append(map_panel(titles, values, style, shared, edges=(marks[index - 1],)))
+    panel_rows(sheet, panels, panel_aspect(picture))
+    if shared:
+        shared_bar(sheet, shared, "Cosine")
+    _norms(sheet, maps)
+    return sheet.figures()
+
+
+def component_colours(components: FloatArray, shown: BoolArray | None = None) -> FloatArray:
+    """Components (gh, gw, 3) as red, green and blue, 0..1: each from its lowest to its highest.
+
+    shown (gh, gw): the cells that count for the ends; the others are 0. A component without any
+    range is 0.5 throughout.
+    """
+    mask = np.ones(components.shape[:2], np.bool_) if shown is None else shown
+    values = components[mask]
+    low, span = values.min(axis=0), np.ptp(values, axis=0)
+    level = np.full_like(values, 0.5)
+    np.divide(values - low, span, out=level, where=span > 0)
+    colours = np.zeros_like(components)
+    colours[mask] = level
+    return colours
+
+
+def components_panel(
+    titles: tuple[str, ...],
+    components: FloatArray,
+    style: DrawStyle,
+    picture: Picture,
+    shown: BoolArray | None = None,
+) -> Panel:
+    """Components as colours; where a foreground is shown, the faded picture around it."""
+    colours = component_colours(components, shown)
+    crisp = style.interpolation is Interpolation.NEAREST and shown is None
+    return Panel(
+        titles,
+        partial(_colour_pixels, colours, style.interpolation, picture, shown),
+        Size(*components.shape[:2]) if crisp else None,
+    )
+
+
+def _colour_pixels(
+    colours: FloatArray,
+    how: Interpolation,
+    picture: Picture,
+    shown: BoolArray | None,
+    size: Size,
+) -> ByteArray:
+    # At the border of a foreground there is nothing to interpolate with.
+    how = how if shown is None else Interpolation.NEAREST
+    channels = [enlarge(np.ascontiguousarray(colours[..., k]), size, how) for k in range(3)]
+    drawn = np.rint(255 * np.stack(channels, axis=-1)).astype(np.uint8)
+    if shown is None:
+        return drawn
+    inside = enlarge(shown.astype(np.float32), size, how) > 0
+    ground = veiled(view(picture, size), np.zeros_like(shown))
+    return np.asarray(np.where(inside[..., None], drawn, ground), np.uint8)
+
+
+def _component_panels(maps: FeaturesMaps, picture: Picture, style: DrawStyle) -> list[Panel]:
+    shares = ", ".join(ink.share(float(share)) for share in maps.explained)
+    total = ink.share(float(maps.explained.sum()))
+    titles = (f"PCA · {shares}", f"PCA · {total}", "PCA")
+    if maps.foreground is None or maps.first is None:
+        return [components_panel(titles, maps.components, style, picture)]
+    runs = tuple(run / _xy(maps.foreground.shape) for run in outline(maps.foreground))
+    first = map_panel(
+        ("First component", "First comp.", "PC 1"),
+        maps.first,
+        style,
+        None,
+        edges=(Edges(runs, _LIGHT, _DARK),),
+    )
+    share = ink.share(float(maps.foreground.mean()))
+    titles = (f"Foreground {share} · PCA {total}", f"Foreground · {share}", "Foreground")
+    return [first, components_panel(titles, maps.components, style, picture, maps.foreground)]
+
+
+def _outlier_edges(maps: FeaturesMaps) -> tuple[Edges, ...]:
+    if maps.outliers is None or not maps.outliers.any():
+        return ()
+    runs = tuple(run / _xy(maps.outliers.shape) for run in outline(maps.outliers))
+    return (Edges(runs, _OUTLIER, _LIGHT),)
+
+
+def _xy(grid: tuple[int, ...]) -> tuple[int, int]:
+    return grid[1], grid[0]
+
+
+def _likeness_limits(maps: FeaturesMaps, style: DrawStyle) -> Limits | None:
+    """Limits of all likeness maps together: from the lowest cosine to 1."""
+    if style.scale is not Scale.SHARED or not maps.similarity.size:
+        return common_limits(maps.similarity, style)
+    return likeness_limits(float(maps.similarity.min()))
+
+
+def likeness_limits(lowest: float) -> Limits:
+    """From the lowest cosine to 1, which a patch has with itself."""
+    return Limits(min(lowest, 0.999), 1.0)
+
+
+def _words(maps: FeaturesMaps, model: ModelInfo, shared: Limits | None) -> list[str]:
+    given = "the model's output tokens, after its final norm"
+    norms = "norms: of the last layer's tokens, before the final norm"
+    if maps.layer is not None:
+        given, norms = f"tokens of {layer_words(maps.layer, model)}", ""
+    whose = "of the foreground's tokens" if maps.foreground is not None else "of the patch tokens"
+    return [
+        given,
+        f"PCA: components 1, 2, 3 {whose} as red, green, blue, with their shares of the variance",
+        "cosine: likeness to a patch, given as (row, column)",
+        "one colour scale of the cosines" if shared else OWN_SCALE,
+        norms,
+        _prefix_norms(maps, model),
+    ]
+
+
+def _prefix_norms(maps: FeaturesMaps, model: ModelInfo) -> str:
+    """The norms of the tokens that are no patches."""
+    norms = [ink.number(float(norm), 3) for norm in maps.prefix_norm]
+    if not norms:
+        return ""
+    said = []
+    if model.has_cls:
+        said.append(f"CLS {norms[0]}")
+    others = norms[int(model.has_cls) : len(norms) - model.registers]
+    if others:
+        said.append(f"distillation {', '.join(others)}")
+    if model.registers:
+        said.append(f"registers {', '.join(norms[-model.registers :])}")
+    return f"norms not drawn: {'; '.join(said)}"
+
+
+def _norms(sheet: Sheet, maps: FeaturesMaps) -> None:
+    outliers, threshold = maps.outliers, maps.outlier_threshold
+    normal = np.ones(maps.norm.shape, np.bool_) if outliers is None else ~outliers
+    heading = "Patches by norm"
+    if threshold is not None:
+        count, cells = int((~normal).sum()), normal.size
+        of_all = f"{count} of {cells} ({ink.share(count / cells)})"
+        heading += f": {of_all} above {ink.number(threshold, 3)} (dashed)"
+    kept_histogram(sheet, maps.norm, normal, (_NORMAL, _OUTLIER), heading, threshold)

@@ -1,0 +1,267 @@
+"""``attnviz compare``: its maps are those of the single commands, and its rows what was asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnviz import compare_run
+from attnviz.cli.shown import parse_shown
+from attnviz.domain import MapKind
+from attnviz.errors import CheckpointError, UsageError
+from attnviz.output.record import read_record
+from attnviz.requests import ShownMap
+from tests.helpers import checkpoints
+from tests.helpers.command_line import arrays, attnviz, files_below
+from tests.helpers.photos import save_scene
+
+ALL = "mean,head:-1,heads,rollout,score,pca,foreground,norm,patch@1,2,cosine@50,3px,patch@9.5,7px"
+
+
+@pytest.fixture
+def photo(tmp_path):
+    return save_scene(tmp_path / "photo.png", 40, 56)
+
+
+@pytest.fixture(scope="session")
+def other_weights(tmp_path_factory):
+    """Like the tiny checkpoint, after more training."""
+    path = tmp_path_factory.mktemp("weights") / "later.pth"
+    return checkpoints.save(path, checkpoints.original(seed=5))
+
+
+def single(real, tmp_path, command, photo, weights, *options):
+    """The arrays that a command of its own saves."""
+    out = tmp_path / "single" / str(len(list(tmp_path.glob("single/*"))))
+    run = real(
+        command, photo, "--checkpoint", weights, "--model-arg", "heads=2", "--dpi", "30",
+        "--save-data", "-o", out, *options,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    return arrays(next(out.glob("*.npz")))
+
+
+def test_every_map_is_that_of_its_own_command(
+    real, tiny, tiny_weights, other_weights, photo, tmp_path
+):
+    run = real("compare", photo, *tiny, "--checkpoint", other_weights, "--show", ALL, "--save-data")
+    assert run.code == 0, run.err
+    found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+    for row, weights in enumerate((tiny_weights, other_weights)):
+
+        def alone(command, *options, weights=weights):
+            return single(real, tmp_path, command, photo, weights, *options)
+
+        heads = alone("heads", "--no-distance")["attention"]
+        features = alone("features", "--xy", "50,3")
+        split = alone("features", "--foreground")
+        expected = {
+            "mean": heads.mean(axis=0),
+            "head_1": heads[-1],
+            "heads": heads,
+            "rollout": alone("rollout")["rollout"],
+            "score": alone("score")["score"],
+            "pca": features["components"],
+            "foreground": split["components"],
+            "foreground_mask": split["foreground"],
+            "norm": features["norm"],
+            "patch_1_2": alone("patch", "--at", "1,2")["attention"][0].mean(axis=0),
+            "cosine_50_3px": features["similarity"][0],
+            "patch_9_5_7px": alone("patch", "--xy", "9.5,7")["attention"][0].mean(axis=0),
+        }
+        mine = {key.removeprefix(f"row{row}_"): found[key] for key in found if f"row{row}_" in key}
+        assert mine.keys() == expected.keys()
+        for name, values in expected.items():
+            np.testing.assert_array_equal(mine[name], values, err_msg=name)
+    assert not np.array_equal(found["row0_mean"], found["row1_mean"])
+
+
+def test_a_layer_is_that_of_every_map(real, tiny, tiny_weights, photo, tmp_path):
+    run = real("compare", photo, *tiny, "--show", "mean,norm", "--layer", "1", "--save-data")
+    assert run.code == 0, run.err
+    found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+    heads = single(real, tmp_path, "heads", photo, tiny_weights, "--layer", "1")["attention"]
+    np.testing.assert_array_equal(found["row0_mean"], heads.mean(axis=0))
+    norm = single(real, tmp_path, "features", photo, tiny_weights, "--layer", "1")["norm"]
+    np.testing.assert_array_equal(found["row0_norm"], norm)
+
+
+def test_rows_are_pictures_and_within_a_picture_models(real, photos, tiny_weights, other_weights):
+    run = real(
+        "compare", "photos/1.png", "photos/10.png", "--checkpoint", tiny_weights, "--checkpoint",
+        other_weights, "--model-arg", "heads=2", "--dpi", "30", "--json", "--show", "mean,rollout",
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    record = json.loads(run.out)
+    assert [file["path"] for file in record["files"]] == ["attnviz-out/1-and-1-more.compare.png"]
+    told = [(row["image"], row["weights"]) for row in record["rows"]]
+    assert told == [
+        ("photos/1.png", "tiny.pth"), ("photos/1.png", "later.pth"),
+        ("photos/10.png", "tiny.pth"), ("photos/10.png", "later.pth"),
+    ]  # fmt: skip
+    assert len({row["weights_sha256"] for row in record["rows"]}) == 2
+    assert [row["map"] for row in record["table"]] == ["mean", "rollout"] * 4
+    assert record["rows"][2]["grid"] == [4, 6]
+
+
+def test_one_model_is_in_memory_at_a_time(real, tiny, other_weights, photo, monkeypatch):
+    import gc
+    import weakref
+
+    loaded = []
+    load = compare_run.load_backbone
+
+    def watched(request):
+        gc.collect()
+        assert not any(model() is not None for model in loaded)
+        model = load(request)
+        loaded.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(compare_run, "load_backbone", watched)
+    run = real("compare", photo, *tiny, "--checkpoint", other_weights, "--show", ALL)
+    assert run.code == 0, run.err
+    assert len(loaded) == 2
+
+
+def test_info_tells_every_row_and_the_command_gives_the_same_bytes(
+    tiny, other_weights, tmp_path, capsys
+):
+    call = (
+        "--checkpoint", str(other_weights), "--show", "mean,patch@-1,2,cosine@9.5,7px",
+        "--show", "head:1", "--layer", "0", "-f", "png", "-f", "pdf", "--save-data",
+    )  # fmt: skip
+    first, again = tmp_path / "first", tmp_path / "again"
+    for folder in (first, again):
+        for name in ("a b.png", "b.png"):
+            save_scene(folder / name, 40, 56)
+    with contextlib.chdir(first):
+        assert attnviz("compare", "a b.png", "b.png", *tiny, *call, "-o", "o") == 0
+    names = files_below(first / "o")
+    assert names == [f"a b-and-1-more.compare.{suffix}" for suffix in ("npz", "pdf", "png")]
+    for name in names:
+        capsys.readouterr()
+        with contextlib.chdir(first):
+            assert attnviz("info", f"o/{name}") == 0
+        said = capsys.readouterr().out
+        assert said.count("weights SHA-256") == 4
+        with contextlib.chdir(again):
+            assert attnviz(*shlex.split(said.splitlines()[-1])[1:]) == 0
+        assert (again / "o" / name).read_bytes() == (first / "o" / name).read_bytes(), name
+
+
+def test_a_record_with_broken_rows_is_still_told(real, tiny, photo, tmp_path):
+    assert real("compare", photo, *tiny).code == 0
+    figure = tmp_path / "attnviz-out" / "photo.compare.png"
+    record = read_record(figure)
+    for rows in (3, [4], [{"model": "m"}], []):
+        from PIL.PngImagePlugin import PngInfo
+
+        text = PngInfo()
+        text.add_text("attnviz", json.dumps({**record, "rows": rows}))
+        Image.new("RGB", (2, 2)).save(tmp_path / "broken.png", pnginfo=text)
+        run = real("info", "broken.png")
+        assert run.code == 0, run.err
+        assert str(photo) in run.out
+
+
+def test_a_figure_that_stands_is_skipped(real, tiny, other_weights, photo):
+    call = ("compare", photo, *tiny, "--checkpoint", other_weights, "--skip-existing")
+    assert real(*call).err.splitlines()[-1] == "1 of 1 done"
+    again = real(*call)
+    assert "1 skipped" in again.err.splitlines()[-1]
+    assert again.out == ""
+    assert "skipped" not in real(*call, "--show", "rollout").err
+    save_scene(photo, 40, 56, seed=9)
+    assert "skipped" not in real(*call, "--show", "rollout").err
+
+
+def test_a_bad_picture_costs_its_own_rows(real, tiny, photos, tmp_path):
+    (tmp_path / "photos" / "2.jpg").write_bytes(b"no picture")
+    run = real("compare", "photos/1.png", "photos/2.jpg", "gone.png", *tiny, "--json")
+    assert run.code == 1
+    assert run.err.splitlines()[-1] == "1 of 3 done, 2 failed"
+    done = [json.loads(line) for line in run.out.splitlines()]
+    assert [record["status"] for record in done] == ["failed", "failed", "done"]
+    assert [row["image"] for row in done[-1]["rows"]] == ["photos/1.png"]
+
+
+def test_untrained_models_are_named_and_checkpoints_stay_trained(real, tiny_weights, photo):
+    run = real(
+        "compare", photo, "--model", "demo", "--random-weights", "--checkpoint", tiny_weights,
+        "--model-arg", "heads=2", "--dpi", "30", "--json",
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    rows = json.loads(run.out)["rows"]
+    assert [(row["model"], row["random_weights"]) for row in rows] == [
+        ("demo", True),
+        ("tiny", False),
+    ]
+
+
+def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
+    from attnviz.models.catalogue import find_spec, packaged_weights
+
+    copy = tmp_path / "copy.safetensors"
+    copy.write_bytes(packaged_weights(find_spec("demo")).read_bytes())
+    run = real("compare", photo, "--models", "demo", "--checkpoint", f"demo={copy}", "--json",
+               "--dpi", "30")  # fmt: skip
+    assert run.code == 0, run.err
+    rows = json.loads(run.out)["rows"]
+    assert [row["weights"] for row in rows] == ["demo.safetensors", "copy.safetensors"]
+    assert rows[0]["weights_sha256"] == rows[1]["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--show", "meen"), "no map is called 'meen'"),
+        (("--show", "head"), "'head' is no map"),
+        (("--show", "mean:3"), "'mean:3' is no map"),
+        (("--show", "patch"), "'patch' needs a place"),
+        (("--show", "rollout@1,2"), "'rollout@1,2' has no place"),
+        (("--show", "head:7"), "--show head:7: tiny has heads 0 to 1"),
+        (("--layer", "9"), "layer 9 does not exist"),
+        (("--model", "demo,,demo"), "empty"),
+        (("--model", "demo", "--model", "demo"), "compared with itself"),
+        (("--checkpoint", "gone.pth"), "gone.pth does not exist"),
+        (("--heads", "0"), "No such option: --heads"),
+    ],
+)
+def test_wrong_use_is_one_line(real, tiny, photo, options, said):
+    run = real("compare", photo, *tiny, *options)
+    assert (run.code, run.out) == (2, "")
+    assert said in run.err
+    assert "Traceback" not in run.err
+
+
+def test_a_checkpoint_that_does_not_load_stops_the_run(real, tiny, photo, tmp_path):
+    (tmp_path / "broken.pth").write_bytes(b"x")
+    run = real("compare", photo, *tiny, "--checkpoint", "broken.pth")
+    assert (run.code, run.out) == (CheckpointError.exit_code, "")
+    assert "broken.pth" in run.err
+    assert not files_below(tmp_path / "attnviz-out")
+
+
+def test_no_picture_at_all(real, tiny):
+    run = real("compare", "gone.png", *tiny)
+    assert (run.code, run.out) == (2, "")
+    assert "gone.png" in run.err
+
+
+def test_the_grammar():
+    assert parse_shown(["mean, head:3", "patch@-1,2,cosine@240,120.5px", "mean"]) == (
+        ShownMap(MapKind.MEAN),
+        ShownMap(MapKind.HEAD, head=3),
+        ShownMap(MapKind.PATCH, cell=(-1, 2)),
+        ShownMap(MapKind.COSINE, point=(240.0, 120.5)),
+    )
+    for text in ("mean", "head:-1", "patch@3,7", "cosine@240,120px", "cosine@240.25,12px"):
+        assert [str(shown) for shown in parse_shown([text])] == [text]
+    with pytest.raises(UsageError):
+        parse_shown([""])
