@@ -29,11 +29,13 @@ from attnviz.domain import (
     ImageFile,
     LayersMaps,
     Maps,
+    MatrixMaps,
     PatchMaps,
     Picture,
     Positions,
     Precision,
     PreparedImage,
+    QkvMaps,
     RelevanceMaps,
     RgbImage,
     RolloutMaps,
@@ -53,8 +55,10 @@ from attnviz.requests import (
     HeadsRequest,
     InputRequest,
     LayersRequest,
+    MatrixRequest,
     ModelRequest,
     PatchRequest,
+    QkvRequest,
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
@@ -209,6 +213,16 @@ def features(model: Backbone, image: PreparedImage, **request: Any) -> FeaturesM
     return _one(model, image, FeaturesRequest(**request), FeaturesMaps)
 
 
+def matrix(model: Backbone, image: PreparedImage, **request: Any) -> MatrixMaps:
+    """The attention matrices of a layer; keywords are the fields of ``MatrixRequest``."""
+    return _one(model, image, MatrixRequest(**request), MatrixMaps)
+
+
+def qkv(model: Backbone, image: PreparedImage, **request: Any) -> QkvMaps:
+    """Queries, keys and values of a layer; keywords are the fields of ``QkvRequest``."""
+    return _one(model, image, QkvRequest(**request), QkvMaps)
+
+
 def _one(
     model: Backbone, image: PreparedImage, command: CommandRequest, kind: type[_Maps]
 ) -> _Maps:
@@ -227,7 +241,7 @@ def draw(
     """The figure of some maps as matplotlib figures, one a page; usually one.
 
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
-    patch). Nothing is shown or written.
+    patch), ``norm`` (matrix). Nothing is shown or written.
     """
     picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
     return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)

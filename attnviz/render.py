@@ -17,7 +17,9 @@ from attnviz.requests import (
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
+    MatrixRequest,
     PatchRequest,
+    QkvRequest,
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
@@ -56,7 +58,15 @@ def draw_options(command: CommandRequest) -> dict[str, Any]:
             return {"each_head": command.each_head}
         case PatchRequest():
             return {"each_head": command.each_head}
-        case RolloutRequest() | ScoreRequest() | RelevanceRequest() | FeaturesRequest():
+        case MatrixRequest():
+            return {"norm": command.norm}
+        case (
+            RolloutRequest()
+            | ScoreRequest()
+            | RelevanceRequest()
+            | FeaturesRequest()
+            | QkvRequest()
+        ):
             return {}
 
 

@@ -16,6 +16,8 @@ from attnviz.domain import (
     Fit,
     ImageFormat,
     MapKind,
+    Norm,
+    Part,
     Positions,
     Precision,
     Query,
@@ -24,6 +26,7 @@ from attnviz.domain import (
     Size,
     take_choices,
 )
+from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,6 +167,22 @@ class RelevanceRequest:
 
 
 @dataclass(frozen=True)
+class MatrixRequest:
+    """The attention matrices of a layer, before and after softmax.
+
+    ``whole``: also hold every value, and not only the means that are drawn.
+    """
+
+    layer: int = -1
+    heads: tuple[int, ...] | None = None
+    norm: Norm = Norm.LOG
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        take_choices(self)
+
+
+@dataclass(frozen=True)
 class FeaturesRequest:
     """The output tokens of the model, or of ``layer``; ``cells`` and ``points`` as for patches."""
 
@@ -175,6 +194,20 @@ class FeaturesRequest:
     outlier_threshold: float | None = None
 
 
+@dataclass(frozen=True)
+class QkvRequest:
+    """Queries, keys and values of a layer."""
+
+    layer: int = -1
+    heads: tuple[int, ...] | None = None
+    parts: tuple[Part, ...] = tuple(Part)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(dict.fromkeys(map(Part, self.parts))))
+        if not self.parts:
+            raise UsageError("no part was named", "give q, k or v")
+
+
 CommandRequest = (
     HeadsRequest
     | LayersRequest
@@ -183,6 +216,8 @@ CommandRequest = (
     | ScoreRequest
     | RelevanceRequest
     | FeaturesRequest
+    | MatrixRequest
+    | QkvRequest
 )
 
 

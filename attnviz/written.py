@@ -8,7 +8,9 @@ from attnviz.requests import (
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
+    MatrixRequest,
     PatchRequest,
+    QkvRequest,
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
@@ -100,7 +102,9 @@ def _left_out(value: Any) -> bool:
     return value is None or value is False or value == []
 
 
-def _command_options(command: CommandRequest) -> dict[str, Any]:
+def _command_options(  # noqa: C901 - one case a command
+    command: CommandRequest,
+) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if not isinstance(command, FeaturesRequest):
         options["heads"] = _joined(command.heads)
@@ -158,6 +162,10 @@ def _command_options(command: CommandRequest) -> dict[str, Any]:
                 "flip-foreground": command.flip_foreground,
                 "outlier-threshold": command.outlier_threshold,
             }
+        case MatrixRequest():
+            options |= {"layer": command.layer, "norm": command.norm.value}
+        case QkvRequest():
+            options |= {"layer": command.layer, "part": [part.value for part in command.parts]}
     return options
 
 

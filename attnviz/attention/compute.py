@@ -10,6 +10,8 @@ from attnviz.attention.capture import AttentionModel
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.features import check_features, features_maps
 from attnviz.attention.maps import heads_maps, layers_maps, patch_maps
+from attnviz.attention.matrix import matrix_maps
+from attnviz.attention.qkv import qkv_maps
 from attnviz.attention.relevance import Reference, check_target, relevance_maps
 from attnviz.attention.rollout import check_options, rollout_maps
 from attnviz.attention.score import check_keep_ratio, score_maps
@@ -20,7 +22,9 @@ from attnviz.requests import (
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
+    MatrixRequest,
     PatchRequest,
+    QkvRequest,
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
@@ -40,7 +44,7 @@ def check_command(info: ModelInfo, command: CommandRequest) -> None:
     choose_heads(info, command.heads)
     if isinstance(command, HeadsRequest | LayersRequest | RolloutRequest):
         need_cls(info, command.query)
-    if isinstance(command, HeadsRequest | PatchRequest | ScoreRequest):
+    if isinstance(command, HeadsRequest | PatchRequest | ScoreRequest | MatrixRequest | QkvRequest):
         choose_layer(info, command.layer)
     if isinstance(command, LayersRequest):
         choose_layers(info, command.layers)
@@ -93,6 +97,10 @@ def compute(
         case FeaturesRequest():
             cells = [query_cells(command, geometry) for geometry in geometries]
             results.extend(features_maps(model, batch, cells, command))
+        case MatrixRequest():
+            results.extend(matrix_maps(model, batch, command))
+        case QkvRequest():
+            results.extend(qkv_maps(model, batch, command))
     return results
 
 

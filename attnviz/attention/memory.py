@@ -12,7 +12,7 @@ import torch
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
 from attnviz.errors import MemoryNeededError
-from attnviz.requests import CommandRequest, RelevanceRequest, RolloutRequest
+from attnviz.requests import CommandRequest, MatrixRequest, RelevanceRequest, RolloutRequest
 
 WIDTHS = 14
 """Floats a token at the peak of a block, in units of the model's width: tokens, their norm, q, k
@@ -24,6 +24,13 @@ and activation were given and gave, and a gradient. Measured: 13 in plain blocks
 
 WRITTEN_WIDTHS = 4
 """Floats a token that contributions to CLS take beside the pass, in the same units."""
+
+CELLS_MOST = 1000
+"""Blocks of patches along each side of a matrix that is drawn; a page at 300 dpi has fewer pixels
+for it, and up to as many patches every one is a block of its own."""
+
+WHOLE_LIMIT_BYTES = 2_000_000_000
+"""How much the whole matrices of one picture may take, before and after softmax together."""
 
 SHARE = 0.9
 """How much of the free memory may be planned for."""
@@ -78,6 +85,11 @@ def needed_bytes(info: ModelInfo, tokens: int, command: CommandRequest) -> int:
         if command.method is RelevanceMethod.CONTRIBUTION:
             return activations + 4 * WRITTEN_WIDTHS * info.width * tokens
         return activations + 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+    if isinstance(command, MatrixRequest):
+        heads = len(command.heads or range(info.heads))
+        cells = 4 * 2 * heads * min(tokens, info.prefix + CELLS_MOST) ** 2
+        whole = whole_bytes(heads, tokens) if command.whole else 0
+        return activations + 2 * cells + whole
     if not isinstance(command, RolloutRequest):
         return activations
     matrix = 4 * tokens * tokens
@@ -86,6 +98,25 @@ def needed_bytes(info: ModelInfo, tokens: int, command: CommandRequest) -> int:
         return activations + matrix * layers
     kept = 4 * 3 * info.width * tokens * layers  # q, k and v of every layer
     return activations + kept + (matrix if command.options.discard_ratio else 0)
+
+
+def whole_bytes(heads: int, tokens: int) -> int:
+    """Bytes of the whole matrices (heads, N, N), before and after softmax."""
+    return 4 * 2 * heads * tokens * tokens
+
+
+def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
+    """Raise MemoryNeededError where the whole matrices of one picture are too large to hold."""
+    needed = whole_bytes(heads, tokens)
+    if needed <= WHOLE_LIMIT_BYTES:
+        return
+    fitting = math.isqrt(WHOLE_LIMIT_BYTES // whole_bytes(heads, 1))
+    side = math.isqrt(max(fitting - info.prefix, 1)) * info.patch
+    raise MemoryNeededError(
+        f"the whole matrices of {heads} heads and {tokens:,} tokens take {needed / 1e9:.1f} GB, "
+        f"more than the limit of {WHOLE_LIMIT_BYTES / 1e9:g} GB",
+        f"leave out --save-data, choose fewer --heads, or a --size of at most {side}",
+    )
 
 
 def tokens_of(info: ModelInfo, size: Size) -> int:

@@ -12,13 +12,17 @@ from attnviz.domain import (
     HeadsMaps,
     LayersMaps,
     Maps,
+    MatrixMaps,
     PatchMaps,
+    QkvMaps,
     RelevanceMaps,
     RolloutMaps,
     ScoreMaps,
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attnviz.domain import FloatArray
 
 Row = dict[str, Any]
@@ -30,6 +34,7 @@ def table(maps: Maps) -> tuple[Row, ...]:  # noqa: PLR0911 - one a kind of maps
     Of relevance, ``value`` is the target, a logit or a cosine; of contributions to it, ``patches``
     and ``prefix`` are the sums.
     Of ``features``, the norms: a row for every prefix token, and one for the patches together.
+    Of queries, keys and values: a row for every part and head, and one for all heads joined.
 
     Weights are shares of 1; entropy is in nats, entropy_share is entropy / ln N, distance is in
     input pixels, focus is max / mean over the patches. ``prefix_mass`` is the weight of CLS,
@@ -92,6 +97,10 @@ def table(maps: Maps) -> tuple[Row, ...]:  # noqa: PLR0911 - one a kind of maps
             return (_relevance_row(maps),)
         case FeaturesMaps():
             return _token_norms(maps)
+        case MatrixMaps():
+            return _matrix_rows(maps)
+        case QkvMaps():
+            return _qkv_rows(maps)
 
 
 def _relevance_row(maps: RelevanceMaps) -> Row:
@@ -127,6 +136,66 @@ def _token_norms(maps: FeaturesMaps) -> tuple[Row, ...]:
             row["outliers"] = int((values > maps.outlier_threshold).sum())
         rows.append(row)
     return tuple(rows)
+
+
+def _matrix_rows(maps: MatrixMaps) -> tuple[Row, ...]:
+    """One row a head: entropy over the tokens' rows, the logits' range, the mean map to CLS."""
+    limit = uniform_entropy(maps.tokens)
+    rows: list[Row] = []
+    for place, head in enumerate(maps.heads):
+        entropies = maps.token_entropy[place]
+        row: Row = {
+            "layer": maps.layer,
+            "head": head,
+            "entropy_mean": float(entropies.mean()),
+            "entropy_share": float(entropies.mean()) / limit if limit else 0.0,
+            "entropy_min": float(entropies.min()),
+            "entropy_max": float(entropies.max()),
+            "logit_min": float(maps.logit_range[place, 0]),
+            "logit_max": float(maps.logit_range[place, 1]),
+        }
+        if maps.to_cls is not None:
+            row["to_cls_mean"] = float(maps.to_cls[place].mean())
+        rows.append(row)
+    return tuple(rows)
+
+
+def _qkv_rows(maps: QkvMaps) -> tuple[Row, ...]:
+    """One row a part and head, then one for the part's heads joined: shape, mean, deviation."""
+    rows: list[Row] = []
+    for place, part in enumerate(maps.parts):
+        vectors = maps.vectors[place].astype(np.float64)  # H, N, d
+        lengths = np.sqrt((vectors**2).sum(axis=2))  # H, N
+        count, tokens, width = vectors.shape
+        for head, values, norms, explained in zip(
+            maps.heads, vectors, lengths, maps.explained[place], strict=True
+        ):
+            rows.append(_vector_row(part, head, (tokens, width), values, norms, explained))
+        joined = np.sqrt((lengths**2).sum(axis=0))  # N
+        shape, ratios = (tokens, count * width), maps.joint_explained[place]
+        rows.append(_vector_row(part, "all", shape, vectors, joined, ratios))
+    return tuple(rows)
+
+
+def _vector_row(
+    part: str,
+    head: int | str,
+    shape: tuple[int, int],
+    values: NDArray[np.float64],
+    norms: NDArray[np.float64],
+    explained: FloatArray,
+) -> Row:
+    return {
+        "part": str(part),
+        "head": head,
+        "tokens": shape[0],
+        "width": shape[1],
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "norm_mean": float(norms.mean()),
+        "norm_max": float(norms.max()),
+        "explained": float(explained.sum()),
+    }
 
 
 def _per_map(

@@ -18,8 +18,10 @@ from attnviz.cli.commands.features import features
 from attnviz.cli.commands.heads import heads
 from attnviz.cli.commands.info import info
 from attnviz.cli.commands.layers import layers
+from attnviz.cli.commands.matrix import matrix
 from attnviz.cli.commands.models import models
 from attnviz.cli.commands.patch import patch
+from attnviz.cli.commands.qkv import qkv
 from attnviz.cli.commands.relevance import relevance
 from attnviz.cli.commands.render import render
 from attnviz.cli.commands.rollout import rollout
@@ -48,6 +50,8 @@ app.command(cls=CommandWithFile)(flatten(score))
 app.command(cls=CommandWithFile)(flatten(relevance))
 app.command(cls=CommandWithFile)(flatten(features))
 app.command(cls=CommandWithFile)(flatten(compare))
+app.command(cls=CommandWithFile)(flatten(matrix))
+app.command(cls=CommandWithFile)(flatten(qkv))
 app.command(name="eval", cls=CommandWithFile)(flatten(evaluate))
 app.command()(render)
 app.command()(info)

@@ -25,7 +25,9 @@ import typer
 from attnviz.cli.commands.features import features_request
 from attnviz.cli.commands.heads import heads_request
 from attnviz.cli.commands.layers import layers_request
+from attnviz.cli.commands.matrix import matrix_request
 from attnviz.cli.commands.patch import patch_request
+from attnviz.cli.commands.qkv import qkv_request
 from attnviz.cli.commands.relevance import relevance_request
 from attnviz.cli.commands.rollout import rollout_request
 from attnviz.cli.commands.score import score_request
@@ -57,6 +59,8 @@ _REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
     "score": score_request,
     "relevance": relevance_request,
     "features": features_request,
+    "matrix": matrix_request,
+    "qkv": qkv_request,
 }
 _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""

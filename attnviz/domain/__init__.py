@@ -29,6 +29,8 @@ from attnviz.domain.choices import (
     ImageFormat,
     Interpolation,
     MapKind,
+    Norm,
+    Part,
     Positions,
     Precision,
     Query,
@@ -74,11 +76,25 @@ from attnviz.domain.picture import (
 from attnviz.domain.relevance import (
     RelevanceMaps,
 )
+from attnviz.domain.tokens import (
+    MatrixMaps,
+    QkvMaps,
+)
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
 
-Maps = HeadsMaps | LayersMaps | RolloutMaps | PatchMaps | ScoreMaps | RelevanceMaps | FeaturesMaps
+Maps = (
+    HeadsMaps
+    | LayersMaps
+    | RolloutMaps
+    | PatchMaps
+    | ScoreMaps
+    | RelevanceMaps
+    | FeaturesMaps
+    | MatrixMaps
+    | QkvMaps
+)
 """What a command computes of one picture."""
 
 __all__ = [
@@ -115,13 +131,17 @@ __all__ = [
     "LayersMaps",
     "MapKind",
     "Maps",
+    "MatrixMaps",
     "ModelInfo",
+    "Norm",
+    "Part",
     "PatchMaps",
     "Picture",
     "Positions",
     "Precision",
     "PreparedImage",
     "Provenance",
+    "QkvMaps",
     "Query",
     "RelevanceMaps",
     "RelevanceMethod",

@@ -112,6 +112,21 @@ class MapKind(StrEnum):
     COSINE = "cosine"
 
 
+class Norm(StrEnum):
+    """How attention weights become colours: by their logarithm, or as they are."""
+
+    LOG = "log"
+    LINEAR = "linear"
+
+
+class Part(StrEnum):
+    """Which of a token's three vectors in attention."""
+
+    QUERY = "q"
+    KEY = "k"
+    VALUE = "v"
+
+
 class ImageFormat(StrEnum):
     """File formats of figures."""
 

@@ -11,7 +11,9 @@ from attnviz.domain import (
     FeaturesMaps,
     HeadsMaps,
     LayersMaps,
+    MatrixMaps,
     PatchMaps,
+    QkvMaps,
     RelevanceMaps,
     RolloutMaps,
     ScoreMaps,
@@ -32,8 +34,8 @@ def draw(  # noqa: PLR0911 - one a kind of maps
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
 
-    options: those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch).
-    Another one raises TypeError.
+    options: those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch),
+    ``norm`` (matrix). Another one raises TypeError.
     """
     match maps:
         case HeadsMaps():
@@ -64,6 +66,14 @@ def draw(  # noqa: PLR0911 - one a kind of maps
             from attnviz.figures.features import draw_features
 
             return draw_features(maps, picture, model, style, **options)
+        case MatrixMaps():
+            from attnviz.figures.attention_matrix import draw_attention_matrix
+
+            return draw_attention_matrix(maps, picture, model, style, **options)
+        case QkvMaps():
+            from attnviz.figures.qkv import draw_qkv
+
+            return draw_qkv(maps, picture, model, style, **options)
 
 
 def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figure, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attnviz.figures import style as ink
 from attnviz.figures.caption import entropy_words, prefix_words, query_words, sheet_with_caption
 from attnviz.figures.layout import GAP, MARGIN, Rect
-from attnviz.figures.matrix import MATRIX_WORDS, draw_matrix, matrix_row
+from attnviz.figures.multiples import MULTIPLES_WORDS, draw_multiples, multiples_row
 from attnviz.figures.panels import (
     TITLE_INCHES,
     map_panel,
@@ -47,7 +47,7 @@ def draw_layers(
     """
     means = maps.attention.mean(axis=1)  # (L, gh, gw)
     shared = common_limits(maps.attention if each_head else means, style)
-    own = f"colours: {MATRIX_WORDS}"
+    own = f"colours: {MULTIPLES_WORDS}"
     parts = [
         _layers_words(maps.layers, model),
         query_words(maps.query),
@@ -59,12 +59,12 @@ def draw_layers(
     _overview(sheet, maps, picture)
     if each_head:
         rows = [
-            matrix_row(f"Layer {layer}", attention, style, shared)
+            multiples_row(f"Layer {layer}", attention, style, shared)
             for layer, attention in zip(maps.layers, maps.attention, strict=True)
         ]
         highest = maps.attention.max(axis=(2, 3)).tolist()
         below = None if shared else [[ink.number(value) for value in row] for row in highest]
-        draw_matrix(sheet, rows, maps.heads, panel_aspect(picture), below)
+        draw_multiples(sheet, rows, maps.heads, panel_aspect(picture), below)
     else:
         entropies = maps.entropy.mean(axis=1).tolist()
         panels = [

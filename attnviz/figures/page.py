@@ -254,6 +254,11 @@ class Sheet:
             self.pages.append(page)
         return page
 
+    def break_page(self) -> None:
+        """Begin a new page, unless the present one is empty."""
+        if self.pages[-1].y > MARGIN:
+            self.pages.append(Page(self.style.width, self.style.dpi))
+
     def skip(self, height: float) -> None:
         """Leave space, except at the top of a page."""
         if self.pages[-1].y > MARGIN:

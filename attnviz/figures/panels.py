@@ -206,14 +206,26 @@ def _tag(page: Page, tag: Tag, box: Rect) -> None:
     page.text(left + wide / 2, top + high - 0.02, tag.words, colour="#ffffff", align="center")
 
 
-def _gradient(cmap: str, size: Size) -> ByteArray:
+def gradient(cmap: str, size: Size) -> ByteArray:
+    """All colours of a map from left to right: the raster of a colour bar."""
     ramp = (np.arange(size.width, dtype=np.float32) + np.float32(0.5)) / np.float32(size.width)
     return np.repeat(colour(ramp, Limits(0.0, 1.0), cmap)[None], size.height, axis=0)
 
 
-def slim_bar(page: Page, limits: Limits, cmap: str, left: float, top: float, width: float) -> None:
-    """A colour bar on one line with its two numbers at its ends: ``0 ▬▬▬ 0.023``."""
-    low, high = ink.number_pair(*limits)
+def slim_bar(
+    page: Page,
+    limits: Limits,
+    cmap: str,
+    left: float,
+    top: float,
+    width: float,
+    ends: tuple[str, str] | None = None,
+) -> None:
+    """A colour bar on one line with its two numbers at its ends: ``0 ▬▬▬ 0.023``.
+
+    ends: the numbers in words, where they are not to share their decimal places.
+    """
+    low, high = ends or ink.number_pair(*limits)
     base = top + BAR_INCHES - 0.025
     start = left + ink.text_width(low) + 0.04
     stop = left + width - ink.text_width(high) - 0.04
@@ -221,7 +233,7 @@ def slim_bar(page: Page, limits: Limits, cmap: str, left: float, top: float, wid
     page.text(left + width, base, high, align="right")
     if stop > start:
         bar = Rect(start, base - 0.035 - _BAR_THICK / 2, stop - start, _BAR_THICK)
-        page.image(partial(_gradient, cmap), page.snapped(bar))
+        page.image(partial(gradient, cmap), page.snapped(bar))
 
 
 def shared_bar(sheet: Sheet, limits: Limits, what: str) -> None:
@@ -231,7 +243,7 @@ def shared_bar(sheet: Sheet, limits: Limits, what: str) -> None:
     width = min(2.6, sheet.width - left - 0.25)
     page.text(MARGIN, page.y + 0.095, what, size=ink.TITLE_PT)
     bar = page.snapped(Rect(left, page.y + 0.02, width, 0.085))
-    page.image(partial(_gradient, sheet.style.cmap), bar)
+    page.image(partial(gradient, sheet.style.cmap), bar)
     inner = [value for value in ticks(*limits, most=5) if limits.low < value < limits.high]
     low, high = ink.number_pair(*limits)
     span = limits.high - limits.low

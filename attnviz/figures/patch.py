@@ -14,7 +14,7 @@ from attnviz.figures.caption import (
     prefix_words,
     sheet_with_caption,
 )
-from attnviz.figures.matrix import MATRIX_WORDS, Row, draw_matrix, matrix_row
+from attnviz.figures.multiples import MULTIPLES_WORDS, Row, draw_multiples, multiples_row
 from attnviz.figures.panels import (
     Edges,
     Panel,
@@ -56,7 +56,7 @@ def draw_patch(
     means = maps.attention.mean(axis=1)  # (Q, gh, gw)
     shared = common_limits(maps.attention if each_head else means, style)
     count = len(maps.heads)
-    own = f"colours: means from lowest to highest, in the grid {MATRIX_WORDS}"
+    own = f"colours: means from lowest to highest, in the grid {MULTIPLES_WORDS}"
     parts = [
         layer_words(maps.layer, model),
         "attention of single patches, given as (row, column)",
@@ -94,12 +94,12 @@ def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits |
     rows = []
     for index, (row, column) in enumerate(maps.cells.tolist()):
         label = f"{index + 1} · ({row}, {column})"
-        made = matrix_row(label, maps.attention[index], sheet.style, shared)
+        made = multiples_row(label, maps.attention[index], sheet.style, shared)
         mark = (cell_mark(row, column, picture.geometry.grid),)
         rows.append(Row(label, tuple(replace(panel, edges=mark) for panel in made.panels)))
     highest = maps.attention.max(axis=(2, 3)).tolist()
     below = None if shared else [[ink.number(value) for value in row] for row in highest]
-    draw_matrix(sheet, rows, maps.heads, panel_aspect(picture), below)
+    draw_multiples(sheet, rows, maps.heads, panel_aspect(picture), below)
 
 
 def _numbered(maps: PatchMaps, picture: Picture) -> Panel:

@@ -11,12 +11,13 @@ from attnviz.figures import style as ink
 from attnviz.figures.layout import MARGIN, Rect, tick_text, ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from attnviz.domain import BoolArray, FloatArray
     from attnviz.figures.page import Page, Sheet
+    from attnviz.figures.token_axis import TokenAxis
 
 HEADING = 0.2
 FOOTING = 0.17
@@ -179,6 +180,40 @@ def _line(
     if len(points) < 3:
         for a, b in points:
             page.block(Rect(a - 0.02, b - 0.02, 0.04, 0.04), colour)
+
+
+def token_lines(
+    page: Page,
+    rect: Rect,
+    lines: Sequence[tuple[FloatArray, str, float]],
+    axis_of: Callable[[float], TokenAxis],
+    heading: str,
+    bound: tuple[float, str],
+) -> None:
+    """Values (n,) of an axis' cells, each line with its colour and width, up to a dashed bound.
+
+    axis_of: the tokens along a side of so many inches. Prefix tokens, which have no neighbours, are
+    dots in a strip of their own.
+    """
+    lowest = min(float(values.min()) for values, _, _ in lines)
+    steps = ticks(min(lowest, bound[0]), bound[0], most=5)
+    step = steps[1] - steps[0] if len(steps) > 1 else bound[0] or 1.0
+    low = math.floor(lowest / step) * step
+    frame = _framed(page, rect, (0.0, 1.0), (min(low, bound[0] - step), bound[0]), heading)
+    axis = axis_of(frame.box.width)
+    _limit(page, frame, *bound, rect.left + ink.text_width(heading, ink.TITLE_PT))
+    for middle, at, words in axis.labels(across=True):
+        x = frame.box.left + middle
+        page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
+        page.text(frame.box.left + at, frame.box.bottom + 0.135, words, align="center")
+    places = frame.box.left + axis.middles
+    for values, colour, width in lines:
+        levels = np.array([frame.down(float(value)) for value in values])
+        points = np.stack([places, levels], axis=1)
+        page.stroke(points[axis.prefix :], colour, width)
+        size = 0.012 + 0.01 * width
+        for x, y in points[: axis.prefix]:
+            page.block(Rect(x - size, y - size, 2 * size, 2 * size), colour)
 
 
 def legend(sheet: Sheet, heads: Sequence[int]) -> None:

@@ -12,7 +12,10 @@ from attnviz.domain import (
     HeadsMaps,
     LayersMaps,
     MapKind,
+    MatrixMaps,
+    Part,
     PatchMaps,
+    QkvMaps,
     RelevanceMaps,
     RolloutMaps,
     ScoreMaps,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     Arrays = dict[str, NDArray[Any]]
 
 
-def arrays_of(maps: Maps) -> Arrays:
+def arrays_of(maps: Maps) -> Arrays:  # noqa: C901 - one case a kind of maps
     """Raw values, never scaled for display, with the indices that say what they belong to.
 
     heads    attention (H, gh, gw), prefix (H, P), entropy (H,), layer (), heads (H,)
@@ -43,6 +46,11 @@ def arrays_of(maps: Maps) -> Arrays:
     features tokens (N, D), norm (gh, gw), prefix_norm (P,), components (gh, gw, 3), explained (3,),
              similarity (Q, gh, gw), cells (Q, 2), layer () where one was named; with a foreground
              also foreground (gh, gw) bool, first (gh, gw)
+    matrix   logits, attention (H, N, N) where they are held, token_entropy (H, N),
+             to_cls (H, gh, gw) with a class token, layer (), heads (H,)
+    qkv      of each part shown, here query: query (H, N, d), query_norm (H, N),
+             query_pca (H, gh, gw, 3), query_explained (H, 3), and over all heads joined
+             query_pca_all (gh, gw, 3), query_explained_all (3,); layer (), heads (H,)
 
     ``distance`` is there for heads (H,) and layers (L, H) where it was computed; with it, heads
     also has what else takes the whole matrix: to_cls (H, gh, gw), token_entropy (H, N).
@@ -84,6 +92,10 @@ def arrays_of(maps: Maps) -> Arrays:
                 "prefix": maps.prefix,
                 "value": np.array(maps.value, np.float32),
             }
+        case MatrixMaps():
+            arrays = _matrix(maps)
+        case QkvMaps():
+            arrays = _qkv(maps)
     return {**arrays, "heads": _indices(maps.heads)}
 
 
@@ -126,6 +138,33 @@ def _rows(maps: HeadsMaps | LayersMaps | PatchMaps) -> Arrays:
 
 def _distance(maps: HeadsMaps | LayersMaps) -> Arrays:
     return {} if maps.distance is None else {"distance": maps.distance}
+
+
+def _matrix(maps: MatrixMaps) -> Arrays:
+    arrays: Arrays = {"token_entropy": maps.token_entropy, "layer": np.array(maps.layer)}
+    if maps.logits is not None and maps.attention is not None:
+        arrays |= {"logits": maps.logits, "attention": maps.attention}
+    if maps.to_cls is not None:
+        arrays["to_cls"] = maps.to_cls
+    return arrays
+
+
+_NAMES = {Part.QUERY: "query", Part.KEY: "key", Part.VALUE: "value"}
+
+
+def _qkv(maps: QkvMaps) -> Arrays:
+    arrays: Arrays = {"layer": np.array(maps.layer)}
+    for place, part in enumerate(maps.parts):
+        name = _NAMES[part]
+        arrays |= {
+            name: maps.vectors[place],
+            f"{name}_norm": maps.norms[place],
+            f"{name}_pca": maps.components[place],
+            f"{name}_explained": maps.explained[place],
+            f"{name}_pca_all": maps.joint_components[place],
+            f"{name}_explained_all": maps.joint_explained[place],
+        }
+    return arrays
 
 
 def _indices(values: Iterable[int]) -> NDArray[np.int64]:

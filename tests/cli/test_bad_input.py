@@ -20,7 +20,7 @@ from tests.helpers.command_line import files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import png_header_only
 
-COMMANDS = ("heads", "layers", "rollout", "patch", "score", "features")
+COMMANDS = ("heads", "layers", "rollout", "patch", "score", "features", "matrix", "qkv")
 
 
 def errors(run) -> list[str]:

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.app import app
-from attnviz.cli.commands import heads, layers, patch, relevance, rollout, score
+from attnviz.cli.commands import heads, layers, matrix, patch, qkv, relevance, rollout, score
 from attnviz.cli.flatten import flatten, unwrapped
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = (
     *(heads.heads, layers.layers, rollout.rollout, patch.patch, score.score),
     relevance.relevance,
+    matrix.matrix,
+    qkv.qkv,
 )
 
 

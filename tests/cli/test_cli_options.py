@@ -11,6 +11,8 @@ from attnviz.domain import (
     Fusion,
     ImageFormat,
     Interpolation,
+    Norm,
+    Part,
     Positions,
     Precision,
     Query,
@@ -23,9 +25,11 @@ from attnviz.requests import (
     HeadsRequest,
     InputRequest,
     LayersRequest,
+    MatrixRequest,
     ModelRequest,
     OutputRequest,
     PatchRequest,
+    QkvRequest,
     RolloutRequest,
     RunRequest,
     ScoreRequest,
@@ -38,6 +42,8 @@ DEFAULTS = {
     "patch": PatchRequest(),
     "score": ScoreRequest(),
     "features": FeaturesRequest(),
+    "matrix": MatrixRequest(),
+    "qkv": QkvRequest(),
 }
 
 
@@ -136,6 +142,16 @@ def test_options_of_patch(request_of) -> None:
 def test_options_of_score(request_of) -> None:
     made = request_of("score", "a.jpg", "--keep-ratio", "1", "--csv", "--layer=-2").command
     assert made == ScoreRequest(layer=-2, keep_ratio=1.0, csv=True)
+
+
+def test_options_of_matrix(request_of) -> None:
+    made = request_of("matrix", "a.jpg", "--norm", "linear", "--layer", "3", "--heads", "0-2")
+    assert made.command == MatrixRequest(layer=3, heads=(0, 1, 2), norm=Norm.LINEAR)
+
+
+def test_options_of_qkv(request_of) -> None:
+    made = request_of("qkv", "a.jpg", "--part", "v", "--part", "q", "--part", "v").command
+    assert made == QkvRequest(parts=(Part.VALUE, Part.QUERY))
 
 
 @pytest.mark.parametrize("written", [("--layer", "-1"), ("--layer=-1",), ("--layer", " -1 ")])

@@ -16,7 +16,8 @@ from attnviz import __version__
 from attnviz.models.catalogue import MODELS
 
 COMMANDS = (
-    "heads", "layers", "rollout", "patch", "score", "relevance", "features", "compare", "models",
+    "heads", "layers", "rollout", "patch", "score", "relevance", "features", "matrix", "qkv",
+    "compare", "models",
 )  # fmt: skip
 
 FAKE = """

@@ -14,7 +14,10 @@ from attnviz.errors import UsageError
 from attnviz.written import command_name
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("heads", "layers", "rollout", "patch", "score")
+COMMANDS = ("heads", "layers", "rollout", "patch", "score", "matrix", "qkv")
+SHOWN = COMMANDS[:5]
+"""The commands of the gallery."""
+
 WRITTEN = {
     "model": '"dinov2_vits14"', "checkpoint": '"w.pth"', "checkpoint-key": '"student"',
     "model-arg": '["depth=6", "heads=3"]', "device": '"cuda:1"', "precision": '"bfloat16"',
@@ -27,7 +30,7 @@ WRITTEN = {
     "query": '"mean"', "layers": '"0-2"', "each-head": "true", "fusion": '"max"',
     "residual": "0.3", "discard-ratio": "0", "discard": '"before"', "start-layer": "1",
     "layers-shown": "[2, -1]", "at": "[[3, 7], [0, 0]]", "xy": '["9,8.5"]', "keep-ratio": "0.7",
-    "csv": "true",
+    "csv": "true", "norm": '"linear"', "part": '["q", "v"]',
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
 
@@ -212,4 +215,4 @@ def test_lines_of_keys_in_a_file_that_makes_it_hard(tmp_path):
 
 def test_the_sets_of_this_repository_can_be_read():
     figures = read_figure_set(ROOT / "configs" / "gallery.toml")
-    assert sorted(command_name(f.request.command) for f in figures) == sorted(COMMANDS)
+    assert sorted(command_name(f.request.command) for f in figures) == sorted(SHOWN)

@@ -118,6 +118,8 @@ def test_there_are_command_lines_of_every_command():
         "rollout",
         "patch",
         "score",
+        "matrix",
+        "qkv",
         "models",
         "render",
         "info",

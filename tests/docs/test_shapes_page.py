@@ -12,8 +12,8 @@ import attnviz
 from attnviz.output.data import arrays_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
-ROW = re.compile(r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE)
-LETTERS = {"D": 384, "L": 2, "H": 3, "P": 5, "gh": 4, "gw": 6, "N": 29, "Q": 4, "K": 2}
+ROW = re.compile(r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE)
+LETTERS = {"D": 384, "L": 2, "H": 3, "P": 5, "gh": 4, "gw": 6, "N": 29, "Q": 4, "K": 2, "d": 128}
 
 
 def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
@@ -24,7 +24,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²³⁴]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴⁵]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":
@@ -33,7 +33,8 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
 
 
 @pytest.mark.parametrize(
-    "command", ["heads", "layers", "rollout", "patch", "score", "relevance", "features"]
+    "command",
+    ["heads", "layers", "rollout", "patch", "score", "relevance", "features", "matrix", "qkv"],
 )
 def test_the_table_is_what_is_saved(command):
     model = attnviz.load_model(
@@ -44,6 +45,7 @@ def test_the_table_is_what_is_saved(command):
     more = {
         "rollout": {"depths": (0,)},
         "relevance": {"like": pixels[:, ::-1].copy()},
+        "matrix": {"whole": True},
         "features": {"layer": 1, "foreground": True},
     }
     saved = arrays_of(getattr(attnviz, command)(model, image, **more.get(command, {})))

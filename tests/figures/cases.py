@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.domain import Box, DrawStyle, Interpolation, Scale, Size
+from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Scale, Size
 from attnviz.figures import draw, draw_comparison
 from tests.figures import samples
 
@@ -38,6 +38,10 @@ def _cropped():
 def _padded():
     region = Box(-75.5, 0.0, 375.5, 451.0)
     return samples.picture_of(samples.photograph(), (14, 14), region=region)
+
+
+def _tiny():
+    return samples.picture_of(samples.photograph(), (2, 2))
 
 
 def _style(**changes):
@@ -116,6 +120,16 @@ def _pictures(style, *names):
     return draw_comparison([samples.only(row, *names) for row in rows], style)
 
 
+def _matrix(picture, style, heads=6, model=None, prefix=1, run=1, drawn=None, **options):
+    maps = samples.matrix_maps(picture.geometry.grid, heads, prefix, run=run, drawn=drawn)
+    return draw(maps, picture, model or samples.model_info(), style, **options)
+
+
+def _qkv(picture, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
+    maps = samples.qkv_maps(picture.geometry.grid, heads, prefix, parts=parts)
+    return draw(maps, picture, model or samples.model_info(), style)
+
+
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
 
 CASES = {
@@ -167,4 +181,14 @@ CASES = {
         _square(), _style(scale=Scale.SHARED), value=7.31, class_index=281, probability=0.874
     ),
     "relevance-contribution": lambda: _contribution(_landscape(), _style()),
+    "matrix": lambda: _matrix(_landscape(), _style()),
+    "matrix-registers": lambda: _matrix(
+        _square(), _style(scale=Scale.SHARED), 12, _TWELVE, 5, 2, (0, 11), norm=Norm.LINEAR
+    ),
+    "matrix-column": lambda: _matrix(_portrait(), _style(width=COLUMN), 3),
+    "matrix-tiny": lambda: _matrix(_tiny(), _style(), 1),
+    "qkv": lambda: _qkv(_landscape(), _style(), parts=(Part.QUERY, Part.VALUE)),
+    "qkv-registers": lambda: _qkv(_square(), _style(scale=Scale.SHARED), 12, _TWELVE, 5),
+    "qkv-column": lambda: _qkv(_portrait(), _style(width=COLUMN), 2),
+    "qkv-tiny": lambda: _qkv(_tiny(), _style(), 1),
 }

@@ -17,10 +17,13 @@ from attnviz.domain import (
     HeadsMaps,
     LayersMaps,
     MapKind,
+    MatrixMaps,
     ModelInfo,
+    Part,
     PatchMaps,
     Picture,
     Positions,
+    QkvMaps,
     RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
@@ -214,3 +217,71 @@ def compared_row(title, picture, model, seed=0) -> ComparedRow:
 def only(row, *names) -> ComparedRow:
     """The row with some of its maps."""
     return replace(row, maps={name: row.maps[name] for name in names})
+
+
+def matrix_maps(grid, heads=6, prefix=1, seed=0, drawn=None, run=1) -> MatrixMaps:
+    """Matrices that look near and at a few tokens. run: patches of a row in one drawn block."""
+    rng = np.random.default_rng(seed)
+    high, wide = grid
+    tokens = prefix + high * wide
+    place = np.stack(np.divmod(np.arange(high * wide), wide), axis=1).astype(float)
+    apart = np.linalg.norm(place[:, None] - place[None], axis=2)
+    logits = np.empty((heads, tokens, tokens))
+    for head in range(heads):
+        liked = 1.2 * rng.standard_normal(tokens)
+        logits[head] = liked + 0.4 * rng.standard_normal((tokens, tokens)) - 1 + 0.4 * head
+        logits[head, prefix:, prefix:] += 4 * np.exp(-apart / (1 + head))
+    weights = np.exp(logits - logits.max(axis=2, keepdims=True))
+    weights /= weights.sum(axis=2, keepdims=True)
+    starts = prefix + np.arange(high)[:, None] * wide + np.arange(0, wide, run)
+    edges = np.concatenate([np.arange(prefix), starts.ravel(), [tokens]])
+    sizes = np.diff(edges)
+    cells = [
+        np.add.reduceat(np.add.reduceat(each, edges[:-1], axis=1), edges[:-1], axis=2)
+        / np.outer(sizes, sizes)
+        for each in (logits, weights)
+    ]
+    drawn = tuple(range(min(heads, 4))) if drawn is None else drawn
+    ends = np.stack([logits.min(axis=(1, 2)), logits.max(axis=(1, 2))], axis=1)
+    return MatrixMaps(
+        *(each[list(drawn)].astype(np.float32) for each in cells),
+        *(each.mean(axis=0).astype(np.float32) for each in cells),
+        edges.astype(np.int64),
+        -(weights * np.log(weights)).sum(axis=2).astype(np.float32),
+        weights[:, prefix:, 0].reshape(heads, *grid).astype(np.float32) if prefix else None,
+        ends.astype(np.float32),
+        Size(*grid),
+        11,
+        tuple(range(heads)),
+        drawn,
+    )
+
+
+def qkv_maps(grid, heads=6, prefix=1, width=64, parts=tuple(Part), seed=0) -> QkvMaps:
+    """Smooth components over the picture, and vectors with a few strong columns."""
+    rng = np.random.default_rng(seed)
+    high, wide = grid
+    both, tokens = (len(parts), heads), prefix + high * wide
+    y, x = np.mgrid[0:high, 0:wide] / np.array([high, wide])[:, None, None]
+    waves = 6 * rng.random((*both, 3, 3)) - 3
+    shares = np.sort(rng.dirichlet([2, 1, 1, 3], both)[..., :3], axis=-1)[..., ::-1]
+    components = np.sin(
+        waves[..., None, None, :, 0]
+        + waves[..., None, None, :, 1] * y[..., None]
+        + waves[..., None, None, :, 2] * x[..., None]
+    ) + 0.2 * rng.standard_normal((*both, high, wide, 3))
+    vectors = rng.standard_normal((*both, tokens, width)) * 0.5
+    vectors += 2 * rng.standard_normal((*both, 1, width)) ** 3 * 0.2
+    vectors[:, :, :prefix] *= 3
+    vectors = vectors.astype(np.float32)
+    return QkvMaps(
+        vectors,
+        np.linalg.norm(vectors, axis=3),
+        components.astype(np.float32),
+        shares.astype(np.float32),
+        components.mean(axis=1).astype(np.float32),
+        shares.mean(axis=1).astype(np.float32),
+        11,
+        parts,
+        tuple(range(heads)),
+    )

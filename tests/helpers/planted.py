@@ -99,3 +99,20 @@ def dense_attention(backbone, batch):
         for module, fused in zip(modules, before, strict=True):
             module.fused_attn = fused
     return torch.stack(found)
+
+
+def plain_qkv(backbone, batch, layer):
+    """Queries, keys, values (3, B, H, N, d) float64: the output of the block's own projection.
+
+    Before any q/k norm or rotary embedding.
+    """
+    found = []
+    attention = backbone.module.blocks[layer].attn
+    handle = attention.qkv.register_forward_hook(lambda _m, _i, out: found.append(out))
+    with torch.no_grad():
+        backbone.module.forward_features(batch)
+    handle.remove()
+    images, tokens, width = found[0].shape
+    heads = attention.num_heads
+    parts = found[0].double().numpy().reshape(images, tokens, 3, heads, width // 3 // heads)
+    return parts.transpose(2, 0, 3, 1, 4)

@@ -240,6 +240,13 @@ def test_without_a_class_token_patches_and_the_mean_work(
     assert np.abs(attention - mean).max() < TOLERANCE
     assert attnviz("rollout", picture_file, "--query", "mean", *common) == 0
 
+    assert attnviz("matrix", picture_file, *common) == 0
+    found = arrays(tmp_path / "noise.matrix.npz")
+    assert np.abs(found["attention"] - dense).max() < TOLERANCE
+    assert "to_cls" not in found
+    assert attnviz("qkv", picture_file, "--part", "v", *common) == 0
+    assert arrays(tmp_path / "noise.qkv.npz")["value_pca"].shape == (family.heads, 4, 6, 3)
+
 
 @pytest.mark.parametrize(
     ("name", "reason"),

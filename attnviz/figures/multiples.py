@@ -20,8 +20,8 @@ _GAP = 0.05
 _SMALLEST = 0.44
 _HEADER = 0.16
 _BELOW = 0.125
-MATRIX_WORDS = "each map from 0 to the value below it"
-"""How the matrix states its scale when every map has its own."""
+MULTIPLES_WORDS = "each map from 0 to the value below it"
+"""How they state its scale when every map has its own."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Row:
     panels: tuple[Panel, ...]
 
 
-def matrix_row(label: str, attention: FloatArray, style: DrawStyle, shared: Limits | None) -> Row:
+def multiples_row(
+    label: str, attention: FloatArray, style: DrawStyle, shared: Limits | None
+) -> Row:
     """A row of maps (H, gh, gw)."""
     panels = (
         map_panel(("",), values, style, shared or from_zero(float(values.max())))
@@ -41,7 +43,7 @@ def matrix_row(label: str, attention: FloatArray, style: DrawStyle, shared: Limi
     return Row(label, tuple(panels))
 
 
-def draw_matrix(
+def draw_multiples(
     sheet: Sheet,
     rows: Sequence[Row],
     heads: Sequence[int],
