@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from attnviz.cli.input_options import InputOptions
-from attnviz.cli.options import FigureOptions
+from attnviz.cli.options import SharedOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def unwrapped(text: str) -> str:
 
 
 def _own_first(options_class: type[InputOptions]) -> list[Field[Any]]:
-    shared = {item.name for item in fields(FigureOptions)}
+    shared = {item.name for item in fields(SharedOptions)}
     return sorted(fields(options_class), key=lambda item: item.name in shared)
 
 

@@ -250,7 +250,8 @@ def test_a_checkpoint_that_does_not_load_stops_the_run(real, tiny, photo, tmp_pa
 
 def test_no_picture_at_all(real, tiny):
     run = real("compare", "gone.png", *tiny)
-    assert (run.code, run.out) == (2, "")
+    assert (run.code, run.out) == (real("heads", "gone.png", *tiny).code, "")
+    assert run.code != 0
     assert "gone.png" in run.err
 
 

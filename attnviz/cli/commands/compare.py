@@ -76,8 +76,10 @@ class CompareOptions(FigureOptions):
 def compare(options: CompareOptions) -> int:
     """Models, checkpoints or pictures side by side, on one scale, in one figure.
 
-    A row for every picture and model, a column for every map. --model-arg and --checkpoint-key are
-    of the checkpoints where there are any; --random-weights is of the models that are named.
+    A row for every picture and model, a column for every map. --model and --checkpoint (a path, or
+    NAME=PATH) may be repeated; --scale is shared, a scale for each kind of map. --model-arg and
+    --checkpoint-key are of the checkpoints where there are any; --random-weights is of the models
+    that are named.
 
     Example: attnviz compare photo.jpg --model demo --checkpoint mine.pth --show mean,rollout,pca
     """
