@@ -118,6 +118,7 @@ def test_there_are_command_lines_of_every_command():
         "rollout",
         "patch",
         "score",
+        "relevance",
         "models",
         "render",
         "info",
