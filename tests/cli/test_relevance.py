@@ -49,12 +49,12 @@ def test_a_folder_compared_with_one_picture_is_as_from_python(
 ):
     run = real(
         "relevance", photos, *tiny, "--like", second, "--method", method, "--save-data",
-        "-f", "png", "-f", "pdf", "--out", "o",
+        "--workers", "0", "--out", "o",
     )  # fmt: skip
     assert run.code == 0, run.err
     stems = ("1", "10", "2", "deep/er/3")
     assert files_below(tmp_path / "o") == [
-        f"{stem}.relevance.{kind}" for stem in stems for kind in ("npz", "pdf", "png")
+        f"{stem}.relevance.{kind}" for stem in stems for kind in ("npz", "png")
     ]
     model = attnviz.load_model(checkpoint=tiny_weights, heads=2)
     maps = attnviz.relevance(
@@ -172,7 +172,7 @@ def test_half_precision_is_done_or_refused(real, tiny, photos, second, tmp_path)
 def test_a_batch_has_the_numbers_of_its_pictures(real, tiny, photos, second, tmp_path):
     common = ("relevance", photos / "1.png", photos / "2.jpg", *tiny, "--like", second)
     for size in ("1", "2"):
-        run = real(*common, "--save-data", "--batch-size", size, "--out", size)
+        run = real(*common, "--save-data", "--batch-size", size, "--workers", "0", "--out", size)
         assert run.code == 0, run.err
     for stem in "12":
         one, two = (arrays(tmp_path / f / f"{stem}.relevance.npz")["relevance"] for f in "12")

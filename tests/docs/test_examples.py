@@ -120,6 +120,7 @@ def test_there_are_command_lines_of_every_command():
         "score",
         "matrix",
         "qkv",
+        "relevance",
         "models",
         "render",
         "info",
