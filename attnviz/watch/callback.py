@@ -20,6 +20,7 @@ from attnviz.output.plan import check_folder
 from attnviz.render import render
 from attnviz.requests import (
     CommandRequest,
+    FeaturesRequest,
     HeadsRequest,
     InputRequest,
     LayersRequest,
@@ -43,6 +44,7 @@ FIGURES: dict[str, type[CommandRequest]] = {
     "rollout": RolloutRequest,
     "patch": PatchRequest,
     "score": ScoreRequest,
+    "features": FeaturesRequest,
 }
 
 _log = logging.getLogger("attnviz.watch")
