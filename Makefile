@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint gallery bench docs baselines clean
+SCENE := tests/data/demo_scenes/scene_000
+.PHONY: help demo test check lint gallery evolution bench docs baselines clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +34,10 @@ lint: $(READY)
 
 gallery: $(READY) ## compare the README's figures with what the code draws now
 	$(BIN)/attnviz render configs/gallery.toml --check
+
+evolution: $(READY) ## draw the README's figure of attention emerging from docs/evolution/
+	$(BIN)/attnviz evolve docs/evolution/*.safetensors --model demo --device cpu --dpi 120 \
+		--image $(SCENE).png --mask $(SCENE).mask.png --name emerging --out docs/figures --animation
 
 bench: $(READY) ## measure speed and memory as ratios to the plain forward pass
 	$(BIN)/python -m benchmarks

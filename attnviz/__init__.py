@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         rollout,
         score,
     )
+    from attnviz.watch import Watch
 
 __all__ = [
+    "Watch",
     "__version__",
     "compute_maps",
     "draw",
@@ -49,6 +51,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Watch":
+        return import_module("attnviz.watch").Watch
     if name in __all__:
         return getattr(import_module("attnviz.api"), name)
     raise AttributeError(f"module 'attnviz' has no attribute {name!r}")

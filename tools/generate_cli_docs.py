@@ -26,6 +26,7 @@ the same.
     attnviz render CONFIG [--check | --list]
     attnviz info FIGURE
     attnviz eval IMAGES MASKS [options]
+    attnviz evolve CHECKPOINT... --image IMAGE [options]
     attnviz models
 
 INPUT is any mix of files, folders (searched with their sub-folders), globs, and `-` for a list of
@@ -46,6 +47,8 @@ with its file and line. For instance:
 SHARED = """## Options of every figure command
 
 `attnviz eval` has those of the panels Model and Pictures, and `--quiet` and `--config`.
+`attnviz evolve` has all but `--checkpoint`, `--random-weights`, `--batch-size`, `--workers` and
+`--fail-fast`.
 """
 
 
@@ -92,7 +95,7 @@ def tables(command: Any, hints: dict[str, Any]) -> dict[str, list[str]]:
     """The lines of a table of options for every panel of a command's help."""
     panels: dict[str, list[str]] = {}
     for parameter in command.params:
-        if parameter.param_type_name != "option":
+        if parameter.param_type_name != "option" or parameter.hidden:
             continue
         panel = parameter.rich_help_panel
         start = ["| option | default | |", "| --- | --- | --- |"]

@@ -41,6 +41,14 @@ QueryOption = Annotated[
         "without a class token)."
     ),
 ]
+HeadsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Heads to take, e.g. 0,2 or 0-3; -1 is the last.",
+        show_default="all",
+    ),
+]
 DistanceOption = Annotated[
     bool,
     typer.Option(
@@ -206,11 +214,4 @@ class FigureOptions(InputOptions):
 class SharedOptions(FigureOptions):
     """What every command takes that draws the attention of heads."""
 
-    heads: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIST",
-            help="Heads to take, e.g. 0,2 or 0-3; -1 is the last.",
-            show_default="all",
-        ),
-    ] = None
+    heads: HeadsOption = None

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+_ADDED = {"npz": "--save-data", "gif": "--animation"}
+"""What comes beside a figure, and the option that asks for it."""
+
 
 def redraw_command(record: Mapping[str, Any], figure: Path) -> str:
     """What to type in a shell, where the run that drew the figure was started."""
@@ -27,8 +30,8 @@ def _arguments(record: Mapping[str, Any], figure: Path) -> Iterator[str]:
     if largest > DEFAULT_MAX_PIXELS:
         yield from _option("max-pixels", largest)
     suffix = figure.suffix.lower().removeprefix(".")
-    if suffix == "npz":
-        yield "--save-data"
+    if suffix in _ADDED:
+        yield _ADDED[suffix]
     elif suffix != "png":
         yield from _option("format", suffix)
     if str(figure.parent) != DEFAULT_OUT:
@@ -37,6 +40,9 @@ def _arguments(record: Mapping[str, Any], figure: Path) -> Iterator[str]:
     stem = _stem(figure, str(record["command"]))
     if len(images) > 1 or stem != shortened(_plain_stem(images[0])):
         yield from _option("name", stem)
+    if "checkpoints" in record:
+        yield from _option("image", images[0])
+        images = [str(checkpoint["path"]) for checkpoint in record["checkpoints"]]
     # "-" alone would be a list on standard input.
     images = [f".{os.sep}-" if image == "-" else image for image in images]
     yield from ("--", *images) if any(image.startswith("-") for image in images) else images

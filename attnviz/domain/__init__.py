@@ -47,6 +47,10 @@ from attnviz.domain.drawing import (
     Provenance,
     WrittenFile,
 )
+from attnviz.domain.evolution import (
+    EvolutionMaps,
+    Rows,
+)
 from attnviz.domain.features import (
     FeaturesMaps,
 )
@@ -118,6 +122,7 @@ __all__ = [
     "ComparedRow",
     "DiscardOrder",
     "DrawStyle",
+    "EvolutionMaps",
     "FeaturesMaps",
     "Fit",
     "FitGeometry",
@@ -148,6 +153,7 @@ __all__ = [
     "RgbImage",
     "RolloutMaps",
     "RolloutOptions",
+    "Rows",
     "Scale",
     "ScoreMaps",
     "Size",

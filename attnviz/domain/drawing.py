@@ -50,6 +50,8 @@ class Provenance:
     ``like_sha256``: of the second picture of ``relevance``.
     ``rows``: of a figure of several models or pictures, how each row was made; the rest of the
     record is then that of the first.
+    ``step``: of a model that was in training. ``checkpoints``: path and SHA-256 of each, where a
+    figure shows several.
     """
 
     command: str
@@ -62,6 +64,8 @@ class Provenance:
     device: str = "cpu"
     like_sha256: str | None = None
     rows: tuple[Provenance, ...] = ()
+    step: int | None = None
+    checkpoints: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attnviz.figures import style as ink
 from attnviz.figures.caption import entropy_words, prefix_words, query_words, sheet_with_caption
-from attnviz.figures.layout import GAP, MARGIN, Rect
 from attnviz.figures.multiples import MULTIPLES_WORDS, draw_multiples, multiples_row
+from attnviz.figures.overview import overview
 from attnviz.figures.panels import (
-    TITLE_INCHES,
     map_panel,
     panel_aspect,
-    panel_image,
     panel_rows,
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.plots import depth_lines, legend
+from attnviz.figures.plots import curve_lines, legend
 from attnviz.figures.scale import common_limits, scale_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import DrawStyle, LayersMaps, ModelInfo, Picture
+    from attnviz.figures.overview import Plot
     from attnviz.figures.page import Sheet
-
-_PLOT_LEAST = 1.35
-_PLOT_MOST = 1.9
-_PLOT_WIDE = 1.7
 
 
 def draw_layers(
@@ -84,38 +80,17 @@ def draw_layers(
 
 def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
     """The picture and, beside it or below it, the curves over depth with their legend."""
-    curves = [(maps.entropy, "Entropy H by layer, nats")]
-    if maps.distance is not None:
-        curves.append((maps.distance, "Attention distance by layer, px"))
     limit = math.log(maps.tokens)
-    aspect, panel = panel_aspect(picture), picture_panel(picture)
-    height = min(max(sheet.width / 3.4 / aspect, _PLOT_LEAST), _PLOT_MOST)
-    wide = min(height * aspect, sheet.width / 3)
-    beside = sheet.width - max(wide, 1.0) > (_PLOT_WIDE + 2 * GAP) * len(curves)
-    if not beside:
-        height = _PLOT_LEAST
-        wide = min(height * aspect, sheet.width)
-    plots = height + TITLE_INCHES + 0.02
-    below = 0.0 if beside else len(curves) * (plots + 0.06)
-    page = sheet.room(plots + below + 0.2)
-    title = ink.shortened(panel.titles[0], max(wide, 1.0), ink.TITLE_PT)
-    page.text(MARGIN, page.y + TITLE_INCHES - 0.045, title, size=ink.TITLE_PT)
-    panel_image(page, panel, Rect(MARGIN, page.y + TITLE_INCHES, wide, wide / aspect))
-    left = MARGIN + max(wide, 1.0) + 2 * GAP if beside else MARGIN
-    slot = sheet.width + MARGIN - left
-    if beside:
-        slot = (slot - (len(curves) - 1) * 2 * GAP) / len(curves)
-    else:
-        page.y += TITLE_INCHES + wide / aspect + 0.06
-    for index, (values, heading) in enumerate(curves):
-        place = left + index * (slot + 2 * GAP) if beside else MARGIN
-        bound = (limit, f"uniform {limit:.2f}") if index == 0 else None
-        rect = Rect(place, page.y, slot, plots)
-        depth_lines(page, rect, values, maps.layers, maps.heads, heading, bound)
-        if not beside:
-            page.y += plots + 0.06
-    if beside:
-        page.y += plots + 0.06
+    colours = [ink.head_colour(head) for head in maps.heads]
+    lines = partial(curve_lines, places=maps.layers, colours=colours)
+    bound = (limit, f"uniform {limit:.2f}")
+    plots: list[Plot] = [
+        partial(lines, values=maps.entropy, heading="Entropy H by layer, nats", bound=bound)
+    ]
+    if maps.distance is not None:
+        heading = "Attention distance by layer, px"
+        plots.append(partial(lines, values=maps.distance, heading=heading))
+    overview(sheet, picture_panel(picture), panel_aspect(picture), plots)
     legend(sheet, maps.heads)
     sheet.skip(0.07)
 

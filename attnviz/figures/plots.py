@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -130,19 +131,20 @@ def _bar_value(
         )
 
 
-def depth_lines(
+def curve_lines(
     page: Page,
     rect: Rect,
+    *,
     values: FloatArray,
-    layers: Sequence[int],
-    heads: Sequence[int],
+    places: Sequence[int],
+    colours: Sequence[str],
     heading: str,
     bound: tuple[float, str] | None = None,
 ) -> None:
-    """One thin line a head over depth, in the head's colour, and their mean, black and thick.
+    """One thin line a column of values (n, K) over whole-numbered places, and their mean, thick.
 
-    values: (L, H), from zero up to their highest; with ``bound``, a value that cannot be passed and
-    its name, from their lowest up to that, which is drawn as a dashed line.
+    From zero up to the highest value; with ``bound``, a value that cannot be passed and its name,
+    from the lowest up to that, which is drawn as a dashed line.
     """
     low = float(values.min()) if bound else 0.0
     high = bound[0] if bound else float(values.max())
@@ -152,24 +154,36 @@ def depth_lines(
     high = high if bound else math.ceil(high / step - 1e-9) * step
     if high <= low:
         high = low + step
-    first, last = float(min(layers)), float(max(layers))
+    first, last = float(min(places)), float(max(places))
     pad = 0.5 if last == first else 0.02 * (last - first)
     frame = _framed(page, rect, (first - pad, last + pad), (low, high), heading)
-    for place in ticks(first, last, most=max(2, min(12, int(rect.width / 0.25)))):
+    widest = max(0.25, ink.text_width(str(int(last))) + 0.1)
+    for place in _marks(frame, places, rect.width, widest):
         if place == int(place):
             x = frame.across(place)
             page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
-            page.text(x, frame.box.bottom + 0.135, str(int(place)), align="center")
-    order = sorted(range(len(layers)), key=lambda i: layers[i])
-    places = [float(layers[i]) for i in order]
+            words = str(int(place))
+            centre = min(x, rect.right - ink.text_width(words) / 2)
+            page.text(centre, frame.box.bottom + 0.135, words, align="center")
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    across = [float(places[i]) for i in order]
     if bound:
         end = rect.left + ink.text_width(heading, ink.TITLE_PT)
         _limit(page, frame, bound[0], bound[1], end)
-    thin = 0.9 if len(heads) <= 12 else 0.6
-    for column, head in enumerate(heads):
-        _line(page, frame, places, values[order, column], ink.head_colour(head), thin)
-    if len(heads) > 1:
-        _line(page, frame, places, values[order].mean(axis=1), ink.INK, 1.9)
+    thin = 0.9 if len(colours) <= 12 else 0.6
+    for column, colour in enumerate(colours):
+        _line(page, frame, across, values[order, column], colour, thin)
+    if len(colours) > 1:
+        _line(page, frame, across, values[order].mean(axis=1), ink.INK, 1.9)
+
+
+def _marks(frame: Frame, places: Sequence[int], width: float, apart: float) -> list[float]:
+    """The places themselves if all their names stand ``apart`` inches or more, or round numbers."""
+    known = [float(place) for place in sorted(set(places))]
+    across = [frame.across(place) for place in known]
+    if all(b - a >= apart for a, b in pairwise(across)):
+        return known
+    return ticks(known[0], known[-1], most=max(2, min(12, int(width / apart))))
 
 
 def _line(
@@ -218,8 +232,13 @@ def token_lines(
 
 def legend(sheet: Sheet, heads: Sequence[int]) -> None:
     """Swatches of the heads and of their mean, on as many lines as they need."""
-    entries = [(f"Head {head}", ink.head_colour(head), 0.9) for head in heads]
-    if len(heads) > 1:
+    keys(sheet, [(f"Head {head}", ink.head_colour(head)) for head in heads])
+
+
+def keys(sheet: Sheet, named: Sequence[tuple[str, str]]) -> None:
+    """The names of lines in their colours, and of their mean, on as many lines as they need."""
+    entries = [(name, colour, 0.9) for name, colour in named]
+    if len(named) > 1:
         entries.append(("Mean", ink.INK, 1.9))
     stroke = 0.16
     widest = max(ink.text_width(words) for words, _, _ in entries) + stroke + 0.18

@@ -145,7 +145,8 @@ def build(architecture: Architecture, *, random_weights: bool) -> nn.Module:
     ):
         warnings.simplefilter("ignore")
         logging.getLogger("timm").setLevel(logging.ERROR)
-        torch.manual_seed(RANDOM_SEED)
+        if random_weights:  # nothing is drawn otherwise, and a training run may be going on
+            torch.manual_seed(RANDOM_SEED)
         try:
             module: nn.Module = timm.create_model(
                 architecture.timm_name,

@@ -76,12 +76,12 @@ class Checkpoint:
     preprocessing: Preprocessing | None
     ignored: tuple[str, ...]
     heads: dict[str, Tensor]
-    _digest: _Digest = field(repr=False)
+    _digest: _Digest | None = field(repr=False)
 
     @property
-    def sha256(self) -> str:
-        """Hex SHA-256 of the weights file; of a split one, of its parts in order."""
-        return self._digest.value()
+    def sha256(self) -> str | None:
+        """Hex SHA-256 of the weights file; of a split one, of its parts in order; None: no file."""
+        return None if self._digest is None else self._digest.value()
 
 
 def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
@@ -122,11 +122,11 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
         preprocessing = huggingface.preprocessing_of(config_path.parent)
         timm_name = None
     else:
-        source, tensors, ignored = _convert_original(network.tensors, path)
+        source, tensors, ignored = convert_original(network.tensors, path)
         timm_name, preprocessing = _timm_config(config)
         if timm_name is not None:
             source = Source.TIMM
-        facts = _original_facts(tensors, source, path)
+        facts = original_facts(tensors, source, path)
     return Checkpoint(
         path=path,
         files=tuple(files),
@@ -204,9 +204,10 @@ def _parts(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _convert_original(
+def convert_original(
     found: dict[str, Tensor], path: Path
 ) -> tuple[Source, dict[str, Tensor], list[str]]:
+    """Tensors in timm's naming, whose layout they had, and the names that were left over."""
     tensors = layouts.unchunk(found)
     source = layouts.original_source(tensors)
     tensors, ignored = layouts.split_unused(tensors)
@@ -217,7 +218,8 @@ def _convert_original(
     return source, tensors, ignored
 
 
-def _original_facts(tensors: dict[str, Tensor], source: Source, path: Path) -> Facts:
+def original_facts(tensors: dict[str, Tensor], source: Source, path: Path) -> Facts:
+    """What the shapes tell of tensors that ``convert_original`` gave."""
     periods = tensors.get("rope.periods")
     rotary = source is Source.DINOV3 or "pos_embed" not in tensors
     facts = measure(tensors, path, rotary=rotary)

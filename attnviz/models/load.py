@@ -57,9 +57,19 @@ def load_backbone(request: ModelRequest) -> Backbone:
         UnsupportedModelError: A model that is no plain ViT.
         CheckpointError: The weights cannot be had or read, or do not fit the model.
     """
-    device = backbone.choose_device(request.device)
+    backbone.choose_device(request.device)
     spec = _named_spec(request)
-    checkpoint = _weights(request, spec)
+    return assemble(request, spec, _weights(request, spec))
+
+
+def assemble(
+    request: ModelRequest, spec: ModelSpec | None, checkpoint: Checkpoint | None
+) -> Backbone:
+    """The model with weights that are open already; without any it keeps its random ones.
+
+    Raises:
+        AttnvizError: As ``load_backbone``.
+    """
     choice = _choose(request, spec, checkpoint)
     module = backbone.build(choice.architecture, random_weights=checkpoint is None)
     rule = _rule(request, choice.spec, checkpoint)
@@ -85,6 +95,7 @@ def load_backbone(request: ModelRequest) -> Backbone:
     if choice.spec is not None or "size" in request.args:
         size = request.args.get("size") or (choice.spec.native_size if choice.spec else 0)
         info = dataclasses.replace(info, native_size=Size(size, size))
+    device = backbone.choose_device(request.device)
     module = move(module, device, backbone.torch_dtype(request.precision))
     head = None if checkpoint is None else class_head(module, checkpoint, info, device)
     info = dataclasses.replace(info, classes=0 if head is None else head.classes)

@@ -90,7 +90,7 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
                 else "it holds one network on its top level: leave --checkpoint-key out",
             )
     else:
-        chosen = _preferred(roots)
+        chosen = preferred(roots)
     if len(chosen) > 1:
         raise CheckpointError(
             f"{path} holds {len(chosen)} networks{_list('roots', _named(chosen))}",
@@ -126,7 +126,8 @@ def _has_key(root: str, key: str) -> bool:
     return f".{key.strip('.')}." in f".{root}"
 
 
-def _preferred(roots: list[str]) -> list[str]:
+def preferred(roots: list[str]) -> list[str]:
+    """The roots of the averaged network, or else all that are no student's."""
     for role in (*ROLES, None):
         if role is None:
             found = [root for root in roots if not STUDENTS.intersection(root.split("."))]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.domain import (
+    EvolutionMaps,
     FeaturesMaps,
     HeadsMaps,
     LayersMaps,
@@ -169,6 +170,29 @@ def _qkv(maps: QkvMaps) -> Arrays:
 
 def _indices(values: Iterable[int]) -> NDArray[np.int64]:
     return np.array(list(values), np.int64)
+
+
+def evolution_arrays(maps: EvolutionMaps) -> Arrays:
+    """The arrays of ``evolve``: C checkpoints, R rows, which are heads of a layer or layers.
+
+    attention (C, R, gh, gw), prefix (C, R, P), entropy (C, R), jaccard (C, R) with a mask,
+    checkpoints (C,) text, steps (C,) where names hold numbers, heads (H,); heads (R,) and layer ()
+    or layers (R,).
+    """
+    arrays: Arrays = {
+        "attention": maps.attention,
+        "prefix": maps.prefix,
+        "entropy": maps.entropy,
+        "checkpoints": np.array(maps.names),
+        "heads": _indices(maps.heads),
+    }
+    if maps.jaccard is not None:
+        arrays["jaccard"] = maps.jaccard
+    if maps.steps is not None:
+        arrays["steps"] = _indices(maps.steps)
+    if maps.layer is None:
+        return arrays | {"layers": _indices(maps.indices)}
+    return arrays | {"layer": np.array(maps.layer)}
 
 
 def score_rows(maps: ScoreMaps) -> tuple[dict[str, Any], ...]:

@@ -1,7 +1,8 @@
 """How a figure was made, as JSON that travels inside it: written by ``write.py``, read back here.
 
 PNG keeps it in a text chunk named ``attnviz``, PDF in the document's subject, SVG in its
-description, NPZ in the array ``meta``. It is ASCII, with sorted keys, and holds no date.
+description, NPZ in the array ``meta``, GIF
+in its comment. It is ASCII, with sorted keys, and holds no date.
 """
 
 from __future__ import annotations
@@ -45,8 +46,14 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
     model = dataclasses.asdict(provenance.model)
     geometry = provenance.geometry
     rows = {"rows": [_row(row) for row in provenance.rows]} if provenance.rows else {}
+    shown: dict[str, Any] = {}
+    if provenance.step is not None:
+        shown["step"] = provenance.step
+    if provenance.checkpoints:
+        shown["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
     return {
         **rows,
+        **shown,
         "record": VERSION,
         "command": provenance.command,
         "model": model.pop("name"),
@@ -206,4 +213,18 @@ def _from_npz(stream: BinaryIO) -> str | None:
         return None
 
 
-_READERS = {".png": _from_png, ".pdf": _from_pdf, ".svg": _from_svg, ".npz": _from_npz}
+def _from_gif(stream: BinaryIO) -> str | None:
+    from PIL import Image
+
+    with Image.open(stream, formats=["GIF"]) as image:
+        comment = image.info.get("comment", b"")
+    return bytes(comment).decode("ascii")
+
+
+_READERS = {
+    ".gif": _from_gif,
+    ".png": _from_png,
+    ".pdf": _from_pdf,
+    ".svg": _from_svg,
+    ".npz": _from_npz,
+}

@@ -12,8 +12,23 @@ import attnviz
 from attnviz.output.data import arrays_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
-ROW = re.compile(r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE)
-LETTERS = {"D": 384, "L": 2, "H": 3, "P": 5, "gh": 4, "gw": 6, "N": 29, "Q": 4, "K": 2, "d": 128}
+ROW = re.compile(
+    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
+)
+LETTERS = {
+    "D": 384,
+    "L": 2,
+    "H": 3,
+    "P": 5,
+    "gh": 4,
+    "gw": 6,
+    "N": 29,
+    "Q": 4,
+    "K": 2,
+    "d": 128,
+    "C": 8,
+    "R": 9,
+}
 
 
 def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
@@ -24,7 +39,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²³⁴⁵]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":

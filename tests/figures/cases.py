@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Scale, Size
+import numpy as np
+
+from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Rows, Scale, Size
 from attnviz.figures import draw, draw_comparison
+from attnviz.figures.evolve import draw_evolution, draw_frames
 from tests.figures import samples
 
 DPI = 80
@@ -130,6 +133,30 @@ def _qkv(picture, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
     return draw(maps, picture, model or samples.model_info(), style)
 
 
+def _evolve(picture, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
+    maps = samples.evolution_maps(picture.geometry.grid, checkpoints, count, rows, jaccard=mask)
+    return draw_evolution(
+        maps,
+        picture,
+        samples.model_info(),
+        _style(width=width, **({"scale": Scale.SHARED} | style)),
+        mask=_disc(picture) if mask else None,
+        threshold=0.6,
+    )
+
+
+def _disc(picture):
+    high, wide = picture.pixels.shape[:2]
+    y, x = np.mgrid[:high, :wide]
+    return (y - high / 2) ** 2 + (x - wide / 2) ** 2 < (high / 3) ** 2
+
+
+def _frame():
+    picture = _landscape()
+    maps = samples.evolution_maps(picture.geometry.grid, 3, 4)
+    return draw_frames(maps, picture, samples.model_info(), _style(scale=Scale.SHARED))
+
+
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
 
 CASES = {
@@ -191,4 +218,10 @@ CASES = {
     "qkv-registers": lambda: _qkv(_square(), _style(scale=Scale.SHARED), 12, _TWELVE, 5),
     "qkv-column": lambda: _qkv(_portrait(), _style(width=COLUMN), 2),
     "qkv-tiny": lambda: _qkv(_tiny(), _style(), 1),
+    "evolve": lambda: _evolve(_square(), 7, 4),
+    "evolve-few": lambda: _evolve(_landscape(), 3, 6),
+    "evolve-twelve": lambda: _evolve(_landscape(), 12, 6, mask=False, scale=Scale.PANEL),
+    "evolve-column": lambda: _evolve(_portrait(), 7, 6, width=COLUMN),
+    "evolve-layers": lambda: _evolve(_cropped(), 7, 12, rows=Rows.LAYERS),
+    "evolve-frames": _frame,
 }

@@ -12,6 +12,7 @@ from attnviz.domain import (
     Box,
     ComparedMap,
     ComparedRow,
+    EvolutionMaps,
     FeaturesMaps,
     FitGeometry,
     HeadsMaps,
@@ -27,6 +28,7 @@ from attnviz.domain import (
     RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
+    Rows,
     ScoreMaps,
     Size,
 )
@@ -284,4 +286,25 @@ def qkv_maps(grid, heads=6, prefix=1, width=64, parts=tuple(Part), seed=0) -> Qk
         11,
         parts,
         tuple(range(heads)),
+    )
+
+
+def evolution_maps(grid, checkpoints=7, count=4, kind=Rows.HEADS, *, jaccard=True) -> EvolutionMaps:
+    """The same blobs, sharper with every step."""
+    stages = np.linspace(0.1, 1.4, checkpoints)
+    parts = [rows(count, grid, sharp=float(stage)) for stage in stages]
+    attention, rest, entropy = (np.stack(each) for each in zip(*parts, strict=True))
+    reached = np.linspace(0.1, 0.7, checkpoints)[:, None] * np.linspace(0.6, 1, count)
+    steps = tuple(500 * number for number in range(1, checkpoints + 1))
+    return EvolutionMaps(
+        attention=attention,
+        prefix=rest,
+        entropy=entropy,
+        jaccard=reached.astype(np.float32) if jaccard else None,
+        rows=kind,
+        indices=tuple(range(count)),
+        heads=tuple(range(6)),
+        layer=11 if kind is Rows.HEADS else None,
+        names=tuple(f"step {step}" for step in steps),
+        steps=steps,
     )

@@ -80,6 +80,8 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "model", row["model"]
         yield "weights", row.get("weights", "")
         yield "weights SHA-256", row.get("weights_sha256") or "none"
+        for checkpoint in row.get("checkpoints", ()):
+            yield "checkpoint", f"{checkpoint['sha256'][:16]}  {shown(checkpoint['path'])}"
         yield "image", shown(row["image"])
         yield "image SHA-256", row["image_sha256"]
         yield "image size", _by(row["image_size"])
@@ -102,6 +104,8 @@ def _by(size: list[int]) -> str:
 
 def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
+    if "step" in record:
+        yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
     pictures = {row["image"]: row["image_sha256"] for row in rows_of(record)}
     for name, wanted in pictures.items():
         image = Path(name)

@@ -1,0 +1,219 @@
+"""The figure of the ``evolve`` command: how attention changes from checkpoint to checkpoint."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.domain import Rows
+from attnviz.figures import style as ink
+from attnviz.figures.caption import layer_words, prefix_words, query_words, sheet_with_caption
+from attnviz.figures.layout import GAP, MARGIN, Rect
+from attnviz.figures.map_table import Cells, Heading, draw_table, measure
+from attnviz.figures.masks import outline
+from attnviz.figures.multiples import MULTIPLES_WORDS
+from attnviz.figures.overlay import colour
+from attnviz.figures.overview import overview, picture_at
+from attnviz.figures.panels import (
+    TITLE_INCHES,
+    Edges,
+    Panel,
+    map_panel,
+    panel_aspect,
+    panel_rows,
+    picture_panel,
+    shared_bar,
+)
+from attnviz.figures.plots import curve_lines, keys
+from attnviz.figures.scale import Limits, common_limits, from_zero, scale_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from attnviz.domain import BoolArray, DrawStyle, EvolutionMaps, ModelInfo, Picture
+    from attnviz.figures.overview import Plot
+    from attnviz.figures.page import Sheet
+
+_SIDE_LEAST = 1.9
+"""Narrowest space beside the grid that takes the picture and the curves."""
+_SIDE_MOST = 3.2
+_PLOT = 1.5
+_KEYS = 0.45
+"""Kept free below the curves, in inches, for the names of their lines."""
+_DETAIL = 256
+"""An object's outline is traced over at most so many steps a side."""
+
+
+def draw_evolution(
+    maps: EvolutionMaps,
+    picture: Picture,
+    model: ModelInfo,
+    style: DrawStyle,
+    *,
+    mask: BoolArray | None = None,
+    threshold: float = 0.0,
+) -> tuple[Figure, ...]:
+    """Checkpoints across, heads or layers down; the picture, entropy and Jaccard index as curves.
+
+    mask: the object's pixels, drawn as a line around it; threshold: of the Jaccard index.
+    """
+    shared = common_limits([maps.attention], style)
+    sheet = sheet_with_caption(model, picture, style, _words(maps, model, style, threshold))
+    aspect = panel_aspect(picture)
+    rows = [
+        Heading((f"{_kind(maps)} {index}",), shade)
+        for index, shade in zip(maps.indices, _colours(maps), strict=True)
+    ]
+    columns = [Heading(titles) for titles in _titles(maps)]
+    panels = [
+        [
+            map_panel(("",), values, style, shared or from_zero(float(values.max())))
+            for values in row
+        ]
+        for row in maps.attention.swapaxes(0, 1)
+    ]
+    highest = maps.attention.max(axis=(2, 3)).T.tolist()  # R, C
+    below = None if shared else [[ink.number(value) for value in row] for row in highest]
+    cells = measure(sheet.width, rows, len(columns), aspect)
+    seen = picture_panel(picture, _object(mask, picture))
+    plots = _plots(maps)
+    top = sheet.pages[-1].y
+    draw_table(sheet, rows, columns, panels, cells, below)
+    beside = _beside(sheet, cells, top, seen, aspect, plots)
+    if shared and not beside:
+        sheet.skip(0.04)
+        shared_bar(sheet, shared, "Attention")
+    if not beside:
+        sheet.skip(0.04)
+        overview(sheet, seen, aspect, plots, below=_KEYS)
+    keys(sheet, _entries(maps))
+    if shared and beside:
+        sheet.skip(0.07)
+        shared_bar(sheet, shared, "Attention")
+    return sheet.figures()
+
+
+def draw_frames(
+    maps: EvolutionMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+) -> tuple[Figure, ...]:
+    """One page a checkpoint, all of one size: the picture and the map of every row."""
+    shared = common_limits([maps.attention], style)
+    limits = shared or Limits(0.0, float(maps.attention.max()))
+    frames = []
+    for name, attention in zip(maps.names, maps.attention, strict=True):
+        sheet = sheet_with_caption(model, picture, style, _words(maps, model, style, 0.0))
+        page = sheet.pages[-1]
+        page.y += 0.16
+        page.text(MARGIN, page.y - 0.045, ink.printable(name), size=ink.TITLE_PT, bold=True)
+        panels = [picture_panel(picture)]
+        for index, values in zip(maps.indices, attention, strict=True):
+            title = f"{_kind(maps)} {index}"
+            panels.append(map_panel((title,), values, style, limits))
+        panel_rows(sheet, panels, panel_aspect(picture))
+        shared_bar(sheet, limits, "Attention")
+        frames.append(sheet.figures()[0])
+    return tuple(frames)
+
+
+def _words(maps: EvolutionMaps, model: ModelInfo, style: DrawStyle, threshold: float) -> list[str]:
+    count = len(maps.heads)
+    said = ["layers: " + (f"mean of {count} heads" if count > 1 else f"head {maps.heads[0]}")]
+    if maps.layer is not None:
+        said = [layer_words(maps.layer, model)]
+    if maps.jaccard is not None and threshold:
+        said.append(
+            f"Jaccard: of the cells that hold {100 * threshold:.0f} % of a map, with the object"
+        )
+    own = f"colours: {MULTIPLES_WORDS}"
+    shared = common_limits([maps.attention], style) is not None
+    return [
+        *said,
+        query_words(maps.query),
+        scale_words(style) if shared else own,
+        prefix_words(maps.prefix, model),
+    ]
+
+
+def _kind(maps: EvolutionMaps) -> str:
+    return "Head" if maps.rows is Rows.HEADS else "Layer"
+
+
+def _titles(maps: EvolutionMaps) -> list[tuple[str, ...]]:
+    names = [ink.printable(name) for name in maps.names]
+    if maps.steps is None:
+        return [(name,) for name in names]
+    return [(name, str(step)) for name, step in zip(names, maps.steps, strict=True)]
+
+
+def _colours(maps: EvolutionMaps) -> list[str]:
+    """Heads keep the colours they have in all figures; layers go from dark to light."""
+    if maps.rows is Rows.HEADS:
+        return [ink.head_colour(index) for index in maps.indices]
+    places = np.linspace(0, 0.88, len(maps.indices), dtype=np.float32)
+    shades = colour(places, Limits(0.0, 1.0), "viridis").tolist()
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shades]
+
+
+def _entries(maps: EvolutionMaps) -> list[tuple[str, str]]:
+    names = (f"{_kind(maps)} {index}" for index in maps.indices)
+    return list(zip(names, _colours(maps), strict=True))
+
+
+def _plots(maps: EvolutionMaps) -> list[Plot]:
+    places = maps.steps or tuple(range(1, len(maps.names) + 1))
+    by = "checkpoint" if maps.steps is None else maps.names[0].rsplit(" ", 1)[0].lower()
+    by = by if by and not by.isdigit() else "number"
+    limit = math.log(maps.tokens)
+    lines = partial(curve_lines, places=places, colours=_colours(maps))
+    bound = (limit, f"uniform {limit:.2f}")
+    heading = f"Entropy H by {by}, nats"
+    plots: list[Plot] = [partial(lines, values=maps.entropy, heading=heading, bound=bound)]
+    if maps.jaccard is not None:
+        plots.append(partial(lines, values=maps.jaccard, heading=f"Jaccard index by {by}"))
+    return plots
+
+
+def _beside(
+    sheet: Sheet,
+    cells: Cells,
+    top: float,
+    seen: Panel,
+    aspect: float,
+    plots: Sequence[Plot],
+) -> bool:
+    """Picture and curves to the right of a grid that leaves room there; False where it does not."""
+    page = sheet.pages[-1]
+    left = MARGIN + cells.width() + 3 * GAP
+    width = min(sheet.width + MARGIN - left, _SIDE_MOST)
+    if len(sheet.pages) > 1 or cells.blocks > 1 or width < _SIDE_LEAST:
+        return False
+    wide = min(width, 1.6 * aspect)
+    needed = TITLE_INCHES + wide / aspect + 0.1 + len(plots) * (_PLOT + 0.06)
+    if needed > sheet.limit - top:
+        return False
+    y = top
+    picture_at(page, seen, Rect(left, y, wide, wide / aspect))
+    y += TITLE_INCHES + wide / aspect + 0.1
+    for plot in plots:
+        plot(page, Rect(left, y, width, _PLOT))
+        y += _PLOT + 0.06
+    page.y = max(page.y, y)
+    return True
+
+
+def _object(mask: BoolArray | None, picture: Picture) -> tuple[Edges, ...]:
+    """The line around the object, in shares of what the model saw of the picture."""
+    if mask is None:
+        return ()
+    stride = max(1, -(-max(mask.shape) // _DETAIL))
+    region = picture.geometry.region
+    origin = np.array([region.left, region.top])
+    size = np.array([region.right - region.left, region.bottom - region.top])
+    runs = [(run * stride - origin) / size for run in outline(mask[::stride, ::stride])]
+    inside = tuple(run for run in runs if run.min() >= -1e-6 and run.max() <= 1 + 1e-6)
+    return (Edges(inside, "#ffffff", "#000000", 0.6),) if inside else ()
