@@ -100,7 +100,9 @@ def _figure(
 ) -> Iterator[Event]:
     options = compared_options(request)
     total = 1 + len(failed)
-    if request.output.skip_existing and _stands(request, images, plan, options):
+    output = request.output
+    skip = output.skip_existing and not output.every_number
+    if skip and _stands(request, images, plan, options):
         yield from failed
         yield Skipped(next(iter(images)), SAME_WORK)
         return

@@ -1,6 +1,7 @@
 """What happens during a run, one value at a time, in the order in which it happens.
 
-The pipeline yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` for every picture.
+The pipeline yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` for every picture;
+``gather`` adds one ``Gathered`` where a run leaves files beside its figures.
 Whoever reads them (the command line, a script) decides what to print; the pipeline prints nothing.
 """
 
@@ -48,10 +49,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Skipped:
-    """One picture was left as it is, for instance because its figures exist already."""
+    """One picture was left as it is, for instance because its figures exist already.
+
+    ``table``: as of ``Done``, where the run keeps the numbers of all pictures; else empty.
+    """
 
     file: ImageFile
     reason: str
+    table: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,14 @@ class Failed:
     error: AttnvizError
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """The pictures are through, and what the run leaves about all of them stands complete."""
+
+    written: tuple[WrittenFile, ...]
+
+
 SAME_WORK = "made from the same picture, weights and options"
 """Why a picture whose figures stand already is skipped."""
 
-Event = Started | Done | Skipped | Failed
+Event = Started | Done | Skipped | Failed | Gathered

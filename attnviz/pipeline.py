@@ -17,7 +17,7 @@ from typing import Any
 from attnviz.attention.compute import check_command
 from attnviz.attention.tables import table
 from attnviz.domain import ImageFile
-from attnviz.events import Done, Event, Failed, Skipped, Started
+from attnviz.events import SAME_WORK, Done, Event, Failed, Skipped, Started
 from attnviz.images.fit import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
@@ -92,15 +92,16 @@ class _Run:
             ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
             Renderer(workers) as renderer,
         ):
-            waiting: deque[tuple[Seen, tuple[dict[str, Any], ...], Pending]] = deque()
+            waiting: deque[tuple[Seen, tuple[dict[str, Any], ...], Pending | None]] = deque()
             try:
                 for outcome in self.modelling.outcomes(self._read_ahead(readers)):
                     if not isinstance(outcome, Seen):
                         yield outcome
                     else:
-                        job = self._job(outcome)
-                        waiting.append((outcome, table(outcome.maps), renderer.submit(job)))
-                    while waiting and (len(waiting) > 2 * workers or waiting[0][2].future.done()):
+                        current = outcome.ready.current
+                        pending = None if current else renderer.submit(self._job(outcome))
+                        waiting.append((outcome, table(outcome.maps), pending))
+                    while waiting and (len(waiting) > 2 * workers or _is_done(waiting[0][2])):
                         yield self._finished(renderer, *waiting.popleft())
                 while waiting:
                     yield self._finished(renderer, *waiting.popleft())
@@ -129,6 +130,16 @@ class _Run:
         return job_of(self.request, self.plans[seen.ready.file], seen.ready, seen.maps)
 
     def _finished(
-        self, renderer: Renderer, seen: Seen, rows: tuple[dict[str, Any], ...], pending: Pending
-    ) -> Done | Failed:
+        self,
+        renderer: Renderer,
+        seen: Seen,
+        rows: tuple[dict[str, Any], ...],
+        pending: Pending | None,
+    ) -> Done | Skipped | Failed:
+        if pending is None:
+            return Skipped(seen.ready.file, SAME_WORK, rows)
         return finish(seen.ready, rows, seen.notes, lambda: renderer.result(pending))
+
+
+def _is_done(pending: Pending | None) -> bool:
+    return pending is None or pending.future.done()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import os
 import signal
+import threading
+import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from attnviz.domain import HeadsMaps, Picture, ScoreMaps
+from attnviz.domain import HeadsMaps, Picture, ScoreMaps, sha256_of
 from attnviz.errors import OutputError
 from attnviz.figures import draw, overlay_images
 from attnviz.output.data import arrays_of, score_rows
-from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
+from attnviz.output.write import sweep, write_array_png, write_csv, write_figures, write_npz
 from attnviz.requests import (
     FeaturesRequest,
     HeadsRequest,
@@ -26,6 +30,7 @@ from attnviz.requests import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from attnviz.domain import ByteArray, DrawStyle, Maps, Provenance, WrittenFile
@@ -47,6 +52,10 @@ class RenderJob:
     command: CommandRequest
     output: OutputRequest
     plan: OutputPlan
+
+
+PATIENCE_SECONDS = 1.0
+"""How long an interrupted run waits for figures that are being drawn."""
 
 
 def draw_options(command: CommandRequest) -> dict[str, Any]:
@@ -81,18 +90,20 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     picture = Picture(job.pixels, provenance.geometry, name)
     command = job.command
     written: list[WrittenFile] = []
+    beside: dict[str, str | None] = {}
     if job.output.save_data:
         written.append(write_npz(plan.path("npz"), arrays_of(job.maps), provenance))
     if isinstance(command, ScoreRequest) and command.csv and isinstance(job.maps, ScoreMaps):
         written.append(write_csv(plan.path("csv"), score_rows(job.maps), "scores"))
+        beside["csv"] = sha256_of(plan.path("csv").read_bytes())
     if isinstance(command, HeadsRequest) and command.overlay and isinstance(job.maps, HeadsMaps):
         pixels = overlay_images(job.maps, picture, style)
         for head, image in zip(job.maps.heads, pixels, strict=True):
-            written.append(
-                write_array_png(image, plan.path("png", f"head{head}"), provenance, "overlay")
-            )
+            place = plan.path("png", f"head{head}")
+            written.append(write_array_png(image, place, provenance, "overlay"))
+            beside[f"head{head}.png"] = None
     figures = draw(job.maps, picture, provenance.model, style, **draw_options(command))
-    drawn = write_figures(figures, plan, job.output.formats, style.dpi, provenance)
+    drawn = write_figures(figures, plan, job.output.formats, style.dpi, provenance, beside)
     return (*drawn, *written)
 
 
@@ -114,6 +125,7 @@ class Renderer:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool = _start_pool(workers) if workers else None
+        self._folders: set[Path] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -124,11 +136,14 @@ class Renderer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=error is not None)
+        if error is not None:
+            self.cancel()
+        elif self._pool is not None:
+            self._pool.shutdown()
 
     def submit(self, job: RenderJob) -> Pending:
         """Start a job."""
+        self._folders.add(job.plan.folder)
         if self._pool is not None:
             try:
                 return Pending(job, self._pool.submit(render, job))
@@ -171,9 +186,22 @@ class Renderer:
             self._pool = _start_pool(self._workers)
 
     def cancel(self) -> None:
-        """Drop what has not begun."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        """Drop what has not begun, finish what is being drawn, and end what takes long over it."""
+        if self._pool is None:
+            return
+        processes = list(getattr(self._pool, "_processes", {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = None
+        until = time.monotonic() + PATIENCE_SECONDS
+        for process in processes:
+            process.join(max(0.0, until - time.monotonic()))
+        late = [process for process in processes if process.is_alive()]
+        for process in late:
+            process.terminate()
+            process.join()
+        if late:
+            for folder in self._folders:
+                sweep(folder)
 
 
 def _start_pool(workers: int) -> ProcessPoolExecutor:
@@ -182,9 +210,20 @@ def _start_pool(workers: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["attnviz.render"])
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches every process of the terminal; the run's own process decides what happens."""
+def _begin_worker() -> None:
+    """Ctrl-C reaches every process of the terminal; the run's own process decides what happens.
+
+    When that is killed, nobody else would end this one.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
+
+
+def _end_with_the_run() -> None:
+    run = multiprocessing.parent_process()
+    if run is not None:
+        multiprocessing.connection.wait([run.sentinel])
+        os._exit(1)

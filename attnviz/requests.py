@@ -77,7 +77,8 @@ class InputRequest:
 class OutputRequest:
     """Where results go and in which forms.
 
-    ``name``: the stem of a single picture's files, instead of the picture's own.
+    ``name``: the stem of a single picture's files, instead of the picture's own. ``table``: a file
+    for the numbers of all pictures. ``summary``: also one figure about all pictures.
     """
 
     folder: Path
@@ -85,6 +86,13 @@ class OutputRequest:
     save_data: bool = False
     skip_existing: bool = False
     name: str | None = None
+    table: Path | None = None
+    summary: bool = False
+
+    @property
+    def every_number(self) -> bool:
+        """Whether the numbers of pictures count whose figures stand already."""
+        return self.table is not None or self.summary
 
 
 @dataclass(frozen=True)

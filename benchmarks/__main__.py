@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import drawing, forward, loading, memory
+from benchmarks import drawing, folder, forward, loading, memory
 
 PICTURE = Path(__file__).parent.parent / "sample_images" / "cat.jpg"
 MEMORY_ROWS = ("heads", "rollout, no discard", "rollout, discard 0.9")
@@ -20,6 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="timed rounds of each (default 9)")
     parser.add_argument("--sizes", default="224,480", help="input sides in pixels")
+    parser.add_argument("--photographs", type=int, default=200, help="of the folder (default 200)")
     arguments = parser.parse_args()
     sides = [int(side) for side in arguments.sizes.split(",")]
     print(
@@ -50,6 +51,11 @@ def main() -> None:
     seconds, ratio = loading.measure(PICTURE, max(3, arguments.rounds // 2))
     print(
         f"\nOne picture, whole process: {ratio:.2f} times a plain timm process ({seconds:.1f} s)."
+    )
+    seconds, ratio = folder.measure(PICTURE.parent, arguments.photographs, 2)
+    print(
+        f"A folder of {arguments.photographs} photographs, whole process: {ratio:.2f} times "
+        f"start-up and as many plain passes ({seconds:.0f} s; 2 rounds)."
     )
     print(f"One heads figure, drawn and written: {drawing.measure(PICTURE, 9):.2f} s.")
 

@@ -65,6 +65,9 @@ _REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
 _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""
 
+_OF_FOLDERS = frozenset({"table", "summary"})
+"""Options about all pictures of a run, which a set of figures is not."""
+
 _PATHS = ("out", "checkpoint", "like")
 
 
@@ -99,7 +102,7 @@ def _check_defaults(file: TomlFile, defaults: Mapping[str, Any]) -> None:
         if key in ("command", "images", "name"):
             raise UsageError(f"{where}: {key} belongs to a figure, not to all", "see [[figure]]")
         if field_name(key) not in everything:
-            _refuse_options_of_render(where, key)
+            _refuse_options_of_runs(where, key)
             raise unknown_option(where, "no command", key, everything)
 
 
@@ -119,7 +122,7 @@ def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
         if key in ("command", "images"):
             continue
         if field_name(key) not in options:
-            _refuse_options_of_render(where, key)
+            _refuse_options_of_runs(where, key)
             raise unknown_option(where, name, key, {**options, "images": None, "command": None})
         values |= as_default(where, key, value, options)
     for part in (file.keys_of("defaults"), file.keys_of("figure", number)):
@@ -163,14 +166,17 @@ def _line(file: TomlFile, number: int) -> int:
     return lines.get(("figure", number, ""), lines.get(("", 0, "figure"), 1))
 
 
-def _refuse_options_of_render(where: str, key: str) -> None:
+def _refuse_options_of_runs(where: str, key: str) -> None:
+    if key in _OF_FOLDERS:
+        hint = f"run the command itself over the pictures, with --{key}"
+        raise UsageError(f"{where}: {key} is no option of a figure", hint)
     if key in _OF_RENDER:
         raise UsageError(f"{where}: {key} is no option of a figure", f"attnviz render --{key}")
 
 
 def _options(command: Any) -> dict[str, Any]:
     found = options_of(command)
-    return {name: option for name, option in found.items() if name not in _OF_RENDER}
+    return {name: option for name, option in found.items() if name not in _OF_RENDER | _OF_FOLDERS}
 
 
 def _below(folder: Path, written: str) -> str:

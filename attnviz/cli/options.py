@@ -56,6 +56,14 @@ DistanceOption = Annotated[
         help="Also the mean attention distance of each head, in input pixels.",
     ),
 ]
+SummaryOption = Annotated[
+    bool,
+    typer.Option(
+        "--summary",
+        help="Also one figure of all pictures: how entropy and distance of each head spread.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +173,14 @@ class FigureOptions(InputOptions):
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = False
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also the numbers of all pictures in one file, .csv or .parquet.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None
     skip_existing: Annotated[
         bool,
         typer.Option(

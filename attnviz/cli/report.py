@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnviz.cli.progress import make_progress
-from attnviz.errors import AttnvizError, UsageError
-from attnviz.events import Done, Event, Failed, Skipped, Started
+from attnviz.errors import UsageError
+from attnviz.events import Done, Event, Failed, Gathered, Skipped, Started
 from attnviz.images.names import shown
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Report:
         self._total = 0
         self._done = 0
         self._skipped = 0
-        self._errors: list[AttnvizError] = []
+        self._failed = 0
+        self._wrong_uses = 0
 
     def consume(self, events: Iterator[Event]) -> int:
         """Print every event; the exit code of the run.
@@ -81,7 +82,9 @@ class Report:
                 self._skip(event)
             case Failed():
                 self._fail(event)
-        self._progress.update(self._done + self._skipped, len(self._errors))
+            case Gathered():
+                self._gathered(event)
+        self._progress.update(self._done + self._skipped, self._failed)
 
     def _start(self, event: Started) -> None:
         fresh, self._total = event.total != self._total, event.total
@@ -110,8 +113,10 @@ class Report:
             self._emit({"status": "skipped", "image": str(event.file.path), "reason": event.reason})
 
     def _fail(self, event: Failed) -> None:
+        # Counted and let go: the traceback of an error holds on to its picture.
         error = event.error
-        self._errors.append(error)
+        self._failed += 1
+        self._wrong_uses += isinstance(error, UsageError)
         message = _about(event.name, error.message)
         self._progress.line(f"failed: {message}" + (f"\n  {error.hint}" if error.hint else ""))
         if self._as_json:
@@ -125,28 +130,37 @@ class Report:
                 }
             )
 
+    def _gathered(self, event: Gathered) -> None:
+        for file in event.written:
+            if file.kind == "failures":
+                self._say(f"note: the failures are listed in {shown(file.path)}")
+            elif not self._as_json:
+                self._print(str(file.path))
+            else:
+                self._emit({"status": "written", "kind": file.kind, "path": str(file.path)})
+
     def _finish(self) -> int:
         if not self._finished:
             self._progress.line("error: no pictures were found")
             return 1
-        if self._errors or not self._quiet:
+        if self._failed or not self._quiet:
             self._progress.line(self._summary())
-        if not self._errors:
+        if not self._failed:
             return 0
-        wrong_use = all(isinstance(error, UsageError) for error in self._errors)
+        wrong_use = self._wrong_uses == self._failed
         return 2 if wrong_use and not self._done + self._skipped else 1
 
     @property
     def _finished(self) -> int:
-        return self._done + self._skipped + len(self._errors)
+        return self._done + self._skipped + self._failed
 
     def _summary(self) -> str:
         # Inputs that gave nothing are counted although a run without pictures never starts.
         parts = [f"{self._done} of {max(self._total, self._finished)} done"]
         if self._skipped:
             parts.append(f"{self._skipped} skipped")
-        if self._errors:
-            parts.append(f"{len(self._errors)} failed")
+        if self._failed:
+            parts.append(f"{self._failed} failed")
         return ", ".join(parts)
 
     def _say(self, line: str) -> None:

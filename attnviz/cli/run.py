@@ -19,6 +19,7 @@ from attnviz.cli.values import (
 )
 from attnviz.domain import DrawStyle, Scale
 from attnviz.errors import UsageError
+from attnviz.output.table import check_table
 from attnviz.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def run(command: CommandRequest, options: FigureOptions) -> int:
     """
     request = run_request(command, options)
     from attnviz import pipeline
+    from attnviz.gather import gather
 
     report = Report(as_json=options.json, quiet=options.quiet)
-    return report.consume(pipeline.run(request))
+    return report.consume(gather(request, pipeline.run(request)))
 
 
 def run_request(command: CommandRequest, options: FigureOptions) -> RunRequest:
@@ -103,6 +105,8 @@ def output_request(options: FigureOptions) -> OutputRequest:
         save_data=options.save_data,
         skip_existing=options.skip_existing,
         name=check_name(options.name),
+        table=options.table if options.table is None else check_table(options.table),
+        summary=getattr(options, "summary", False),
     )
 
 

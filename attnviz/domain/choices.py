@@ -9,6 +9,9 @@ from typing import Any
 DEFAULT_MODEL = "dino_vits8"
 DEFAULT_OUT = "attnviz-out"
 DEFAULT_CMAP = "inferno"
+SUMMARY = "summary"
+"""Where figures have their command in the name, the one about all pictures of a run has this."""
+
 DEFAULT_DPI = 200
 DEFAULT_ALPHA = 0.85
 DEFAULT_DISCARD_RATIO = 0.9

@@ -20,13 +20,21 @@ from attnviz.domain import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import ByteArray, ComparedRow, DrawStyle, Maps, ModelInfo, Picture
+    from attnviz.domain import (
+        ByteArray,
+        ComparedRow,
+        DrawStyle,
+        FloatArray,
+        Maps,
+        ModelInfo,
+        Picture,
+    )
 
-__all__ = ["draw", "draw_comparison", "overlay_images"]
+__all__ = ["draw", "draw_comparison", "draw_spreads", "overlay_images"]
 
 
 def draw(  # noqa: PLR0911 - one a kind of maps
@@ -88,3 +96,16 @@ def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple
     from attnviz.figures.overlay import overlay_images as images
 
     return images(maps, picture, style)
+
+
+def draw_spreads(
+    spreads: Mapping[str, Mapping[tuple[int, int], FloatArray]],
+    pictures: int,
+    limit: float | None,
+    model: ModelInfo,
+    style: DrawStyle,
+) -> tuple[Figure, ...]:
+    """How numbers of many pictures are distributed, by quantity, and by layer and head."""
+    from attnviz.figures.spreads import draw_spreads as drawing
+
+    return drawing(spreads, pictures, limit, model, style)

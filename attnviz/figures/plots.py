@@ -50,7 +50,7 @@ class Frame(NamedTuple):
         )
 
 
-def _framed(
+def framed(
     page: Page, rect: Rect, x: tuple[float, float], y: tuple[float, float], heading: str
 ) -> Frame:
     """Heading, value axis with thin rules, and base line; the frame that is left for the data."""
@@ -73,7 +73,7 @@ def _framed(
     return frame
 
 
-def _limit(page: Page, frame: Frame, value: float, words: str, heading_right: float) -> None:
+def limit_line(page: Page, frame: Frame, value: float, words: str, heading_right: float) -> None:
     """A dashed line at a bound, named above its right end when the heading leaves room there."""
     level = frame.down(value)
     page.stroke([[frame.box.left, level], [frame.box.right, level]], ink.INK, 0.7, dashed=True)
@@ -99,7 +99,7 @@ def _bar_row(sheet: Sheet, bars: Sequence[tuple[int, float]], slots: int, tokens
     limit = math.log(tokens) if tokens > 1 else 1.0
     heading = "Entropy H of each head, nats"
     rect = Rect(MARGIN, page.y, sheet.width, height)
-    frame = _framed(page, rect, (0.0, float(slots)), (0.0, limit), heading)
+    frame = framed(page, rect, (0.0, float(slots)), (0.0, limit), heading)
     slot = frame.box.width / slots
     wide = min(0.74 * slot, 0.55)
     turned = slot < _TURN_BELOW
@@ -111,7 +111,7 @@ def _bar_row(sheet: Sheet, bars: Sequence[tuple[int, float]], slots: int, tokens
         words = f"Head {head}" if slot > 0.55 else str(head)
         page.text(centre, frame.box.bottom + 0.12, words, align="center")
     end = MARGIN + ink.text_width(heading, ink.TITLE_PT)
-    _limit(page, frame, limit, f"uniform: ln {tokens} = {limit:.2f}", end)
+    limit_line(page, frame, limit, f"uniform: ln {tokens} = {limit:.2f}", end)
     page.y += height
 
 
@@ -156,7 +156,7 @@ def curve_lines(
         high = low + step
     first, last = float(min(places)), float(max(places))
     pad = 0.5 if last == first else 0.02 * (last - first)
-    frame = _framed(page, rect, (first - pad, last + pad), (low, high), heading)
+    frame = framed(page, rect, (first - pad, last + pad), (low, high), heading)
     widest = max(0.25, ink.text_width(str(int(last))) + 0.1)
     for place in _marks(frame, places, rect.width, widest):
         if place == int(place):
@@ -169,7 +169,7 @@ def curve_lines(
     across = [float(places[i]) for i in order]
     if bound:
         end = rect.left + ink.text_width(heading, ink.TITLE_PT)
-        _limit(page, frame, bound[0], bound[1], end)
+        limit_line(page, frame, bound[0], bound[1], end)
     thin = 0.9 if len(colours) <= 12 else 0.6
     for column, colour in enumerate(colours):
         _line(page, frame, across, values[order, column], colour, thin)
@@ -213,9 +213,9 @@ def token_lines(
     steps = ticks(min(lowest, bound[0]), bound[0], most=5)
     step = steps[1] - steps[0] if len(steps) > 1 else bound[0] or 1.0
     low = math.floor(lowest / step) * step
-    frame = _framed(page, rect, (0.0, 1.0), (min(low, bound[0] - step), bound[0]), heading)
+    frame = framed(page, rect, (0.0, 1.0), (min(low, bound[0] - step), bound[0]), heading)
     axis = axis_of(frame.box.width)
-    _limit(page, frame, *bound, rect.left + ink.text_width(heading, ink.TITLE_PT))
+    limit_line(page, frame, *bound, rect.left + ink.text_width(heading, ink.TITLE_PT))
     for middle, at, words in axis.labels(across=True):
         x = frame.box.left + middle
         page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
@@ -230,15 +230,15 @@ def token_lines(
             page.block(Rect(x - size, y - size, 2 * size, 2 * size), colour)
 
 
-def legend(sheet: Sheet, heads: Sequence[int]) -> None:
+def legend(sheet: Sheet, heads: Sequence[int], *, mean: bool = True) -> None:
     """Swatches of the heads and of their mean, on as many lines as they need."""
-    keys(sheet, [(f"Head {head}", ink.head_colour(head)) for head in heads])
+    keys(sheet, [(f"Head {head}", ink.head_colour(head)) for head in heads], mean=mean)
 
 
-def keys(sheet: Sheet, named: Sequence[tuple[str, str]]) -> None:
+def keys(sheet: Sheet, named: Sequence[tuple[str, str]], *, mean: bool = True) -> None:
     """The names of lines in their colours, and of their mean, on as many lines as they need."""
     entries = [(name, colour, 0.9) for name, colour in named]
-    if len(named) > 1:
+    if mean and len(named) > 1:
         entries.append(("Mean", ink.INK, 1.9))
     stroke = 0.16
     widest = max(ink.text_width(words) for words, _, _ in entries) + stroke + 0.18
@@ -277,7 +277,7 @@ def kept_histogram(
     if border is None and kept.any() and not kept.all():
         border = float(values[kept].min())
         heading += f", from {ink.number(border, 3)} (dashed)"
-    frame = _framed(page, rect, (low, high), (0.0, tallest), heading)
+    frame = framed(page, rect, (low, high), (0.0, tallest), heading)
     for index in range(len(edges) - 1):
         left, right = frame.across(float(edges[index])), frame.across(float(edges[index + 1]))
         base = 0.0

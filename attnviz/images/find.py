@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
 
-from attnviz.domain import ImageFile
+from attnviz.domain import SUMMARY, ImageFile
 from attnviz.errors import AttnvizError, ImageError
 from attnviz.images.formats import PICTURE_SUFFIXES
 from attnviz.images.names import natural_key, shown
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MAGIC = frozenset("*?[")
 _WRITTEN_MARKS = frozenset("." + command_name(kind()) for kind in get_args(CommandRequest))
+_WRITTEN_SUMMARIES = tuple(f"{mark}.{SUMMARY}." for mark in sorted(_WRITTEN_MARKS))
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,8 @@ class _Search:
     def _is_own_output(self, path: Path) -> bool:
         if self._exclude is None or path.suffix.lower() != ".png":
             return False
-        if _WRITTEN_MARKS.isdisjoint(path.suffixes[:-1]):
+        summary = f".{path.name}".startswith(_WRITTEN_SUMMARIES)
+        if not summary and _WRITTEN_MARKS.isdisjoint(path.suffixes[:-1]):
             return False
         return self._resolved(path.parent).is_relative_to(self._exclude)
 

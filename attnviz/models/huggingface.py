@@ -97,7 +97,7 @@ def source_of(config: Mapping[str, Any], path: Path) -> Source:
         CheckpointError: A model whose layout is not known.
     """
     kind = config.get("model_type")
-    if kind not in SOURCES:
+    if not isinstance(kind, str) or kind not in SOURCES:
         raise CheckpointError(
             f"{path} is of a {kind!r} model, which cannot be read",
             f"known are {', '.join(SOURCES)}",
@@ -231,17 +231,25 @@ def facts_of(
                 "config.json and weights are of two models",
             )
     _check_activation(config, source, facts, path)
-    eps = config.get("layer_norm_eps", _EPS[source])
-    theta = config.get("rope_theta")
-    if theta is None and isinstance(config.get("rope_parameters"), dict):
-        theta = config["rope_parameters"].get("rope_theta")
+    eps = _number(config, "layer_norm_eps", _EPS[source], path)
+    parameters = config.get("rope_parameters")
+    holder = parameters if isinstance(parameters, dict) and "rope_theta" not in config else config
+    theta = _number(holder, "rope_theta", 100.0, path) if rotary else None
     return replace(
         facts,
         heads=heads,
-        eps=float(eps),
-        rope_theta=float(theta or 100) if rotary else None,
+        eps=eps,
+        rope_theta=theta,
         image_size=image,
     )
+
+
+def _number(config: Mapping[str, Any], name: str, default: float, path: Path) -> float:
+    """A positive number of config.json; the default where there is none, or null."""
+    value = default if config.get(name) is None else config[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise CheckpointError(f"{path}: {name} of config.json is {value!r}, no positive number")
+    return float(value)
 
 
 def _check_activation(config: Mapping[str, Any], source: Source, facts: Facts, path: Path) -> None:
@@ -266,20 +274,22 @@ def preprocessing_of(folder: Path) -> Preprocessing | None:
         return None
     config = read_json(path)
     factor = config.get("rescale_factor", _RESCALE)
-    if config.get("do_rescale") is False or abs(float(factor) / _RESCALE - 1) > 1e-3:
+    known = isinstance(factor, int | float) and abs(factor / _RESCALE - 1) <= 1e-3
+    if config.get("do_rescale") is False or not known:
         raise CheckpointError(f"{path}: only pixels divided by 255 can be prepared")
     if config.get("do_normalize") is False:
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     else:
         try:
             mean, std = three(config["image_mean"]), three(config["image_std"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{path} has no image_mean and image_std of 3 numbers") from error
     size = config.get("crop_size") if config.get("do_center_crop") else None
+    resample = config.get("resample", 2)
     return Preprocessing(
         mean,
         std,
-        _FILTERS.get(config.get("resample", 2), "bilinear"),
+        _FILTERS.get(resample if isinstance(resample, int) else 2, "bilinear"),
         _size(size or config.get("size")),
     )
 
@@ -301,8 +311,7 @@ def _size(value: Any) -> Size | None:
             value = value["shortest_edge"]
         else:
             value = [value.get("height"), value.get("width")]
-    if isinstance(value, int):
-        return Size(value, value)
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(n, int) for n in value):
-        return Size(value[0], value[1])
+    sides = value if isinstance(value, list) else [value, value]
+    if len(sides) == 2 and all(isinstance(side, int) and 0 < side < 1 << 16 for side in sides):
+        return Size(sides[0], sides[1])
     return None

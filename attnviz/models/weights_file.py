@@ -12,6 +12,7 @@ import json
 import pathlib
 import pickle
 import re
+import struct
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -106,7 +107,7 @@ def _refuse_other_archives(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
         raise CheckpointError(f"{path} is cut off or damaged", "download it again") from error
     if any(name.endswith(".npy") for name in names):
         raise CheckpointError(f"{path} is a numpy archive, not a PyTorch checkpoint", _NEEDED)
@@ -137,7 +138,7 @@ def _read_pickle(path: Path) -> Any:
             )
     except pickle.UnpicklingError as error:
         raise _unpickling_error(path, error) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError) as error:
+    except (RuntimeError, EOFError, OSError, LookupError, ValueError, struct.error) as error:
         raise CheckpointError(
             f"{path} cannot be read as a checkpoint: {_first_line(error)}", "is it complete?"
         ) from error
@@ -157,10 +158,8 @@ def _unpickling_error(path: Path, error: Exception) -> CheckpointError:
             return CheckpointError(what, _SAFE_HINT)
     if "Unsupported operand" in text or "invalid load key" in text or "persistent" in text:
         return CheckpointError(f"{path} is no PyTorch checkpoint, or is damaged", _NEEDED)
-    reason = text.rsplit("WeightsUnpickler error:", maxsplit=1)[-1].strip().splitlines()
-    return CheckpointError(
-        f"{path} cannot be read safely: {reason[0] if reason else 'unknown content'}", _SAFE_HINT
-    )
+    reason = _first_line(ValueError(text.rsplit("WeightsUnpickler error:", maxsplit=1)[-1]))
+    return CheckpointError(f"{path} cannot be read safely: {reason}", _SAFE_HINT)
 
 
 def _harmless_globals() -> list[Any]:
@@ -185,7 +184,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {_first_line(error)}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no JSON object")
@@ -193,5 +192,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _first_line(error: Exception) -> str:
+    # Messages quote names out of the file, which may hold anything.
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    line = "".join(letter if letter.isprintable() else "?" for letter in lines[0]) if lines else ""
+    return line or type(error).__name__

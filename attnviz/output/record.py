@@ -12,15 +12,21 @@ import html
 import json
 import re
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from attnviz.domain import Provenance, sha256_of
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from attnviz.domain import Provenance, WrittenFile
+    from attnviz.domain import WrittenFile
     from attnviz.output.plan import OutputPlan
     from attnviz.requests import OutputRequest
+
+Made = Provenance | Mapping[str, Any]
+"""How a file was made: a picture's provenance, or a record that is none of one picture."""
 
 KEY = "attnviz"
 VERSION = 1
@@ -87,9 +93,23 @@ def _row(provenance: Provenance) -> dict[str, Any]:
     }
 
 
-def to_json(provenance: Provenance) -> str:
+def to_json(made: Made) -> str:
     """The record as one line of ASCII, the same bytes for the same values."""
-    return json.dumps(to_dict(provenance), sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return json.dumps(_record(made), sort_keys=True, ensure_ascii=True, allow_nan=False)
+
+
+def with_files(made: Made, beside: Mapping[str, str | None]) -> Mapping[str, Any]:
+    """The record of a figure that is complete only with other files beside it.
+
+    ``beside``: what follows ``STEM.COMMAND.`` in their names (``2.png``, ``head3.png``, ``csv``),
+    each with the SHA-256 of its content where it carries no record of its own.
+    """
+    record = _record(made)
+    return {**record, "beside": dict(beside)} if beside else record
+
+
+def _record(made: Made) -> Mapping[str, Any]:
+    return made if isinstance(made, Mapping) else to_dict(made)
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
@@ -152,12 +172,32 @@ def is_current(plan: OutputPlan, output: OutputRequest, provenance: Provenance) 
 def stands(plan: OutputPlan, output: OutputRequest, wanted: Mapping[str, Any]) -> bool:
     """Whether every file that would be written is there, and its record agrees with ``wanted``.
 
-    Of a figure with several pages only the first is read: it is written last.
+    That goes for each format, the data, and what the record says stands beside: further pages,
+    overlays, and the table of scores, which has no record and goes by its content.
     """
     if wanted["options"].get("csv") and not plan.path("csv").is_file():
         return False
-    records = map(read_record, recorded_paths(plan, output))
-    return all(record is not None and not differences(record, wanted) for record in records)
+    for path in recorded_paths(plan, output):
+        record = read_record(path)
+        if record is None or differences(record, wanted):
+            return False
+        beside = record.get("beside", {})
+        if not all(_stands_beside(plan, tail, beside[tail], wanted) for tail in beside):
+            return False
+    return True
+
+
+def _stands_beside(
+    plan: OutputPlan, tail: str, digest: str | None, wanted: Mapping[str, Any]
+) -> bool:
+    path = plan.path(tail)
+    if digest is None:
+        record = read_record(path)
+        return record is not None and not differences(record, wanted)
+    try:
+        return sha256_of(path.read_bytes()) == digest
+    except OSError:
+        return False
 
 
 def recorded_paths(plan: OutputPlan, output: OutputRequest) -> list[Path]:

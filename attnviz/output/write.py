@@ -9,15 +9,17 @@ import csv
 import errno
 import io
 import os
+import platform
 import time
 import uuid
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from attnviz.domain import ImageFormat, WrittenFile
+from attnviz.domain import ImageFormat, WrittenFile, sha256_of
 from attnviz.errors import OutputError
-from attnviz.output.record import KEY, read_record, to_json
+from attnviz.output.record import KEY, read_record, to_json, with_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from attnviz.domain import ByteArray, Provenance
     from attnviz.output.plan import OutputPlan
+    from attnviz.output.record import Made
 
 PNG_LEVEL = 1
 """zlib level: figures are large flat areas, which even the quickest level packs well."""
@@ -64,7 +67,7 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
             stream.close()
             temporary.replace(path)
     except OSError as error:
-        raise _explained(path, error) from error
+        raise explained(path, error) from error
 
 
 def probe(folder: Path) -> None:
@@ -80,11 +83,15 @@ def probe(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed runs left half written in the folder, unless it may still be in use."""
+    """Remove what killed runs left half written in the folder, unless it may still be in use.
+
+    A file of this machine goes when the process that wrote it is gone; those of other machines,
+    which may share the folder, when they are old.
+    """
     oldest = time.time() - _STALE_SECONDS
     for left in folder.glob(f"{_TEMPORARY}*.tmp"):
         with suppress(OSError):
-            if left.stat().st_mtime < oldest:
+            if _orphaned(left.name) or left.stat().st_mtime < oldest:
                 left.unlink()
 
 
@@ -93,21 +100,28 @@ def write_figures(
     plan: OutputPlan,
     formats: Sequence[ImageFormat],
     dpi: int,
-    provenance: Provenance,
+    made: Made,
+    beside: Mapping[str, str | None] | None = None,
 ) -> tuple[WrittenFile, ...]:
     """The pages of a figure in every format: one PDF with all pages, else one file a page.
 
-    The first page is written last, so that it stands for a complete figure. Further pages that an
-    earlier run left are removed.
+    The first page is written last, so that it stands for a complete figure; its record names the
+    other pages, and the files of ``beside``. Further pages that an earlier run left are removed.
     """
+    beside = beside or {}
     written = []
     for image_format in formats:
         suffix = image_format.value
         if image_format is ImageFormat.PDF and len(figures) > 1:
-            written.append(write_pages(figures, plan.path(suffix), dpi, provenance))
+            record = with_files(made, beside)
+            written.append(write_pages(figures, plan.path(suffix), dpi, record))
             continue
+        others = dict.fromkeys(f"{number}.{suffix}" for number in range(2, len(figures) + 1))
+        first = with_files(made, {**others, **beside})
         pages = [
-            write_figure(figure, plan.page(suffix, number), image_format, dpi, provenance)
+            write_figure(
+                figure, plan.page(suffix, number), image_format, dpi, made if number > 1 else first
+            )
             for number, figure in reversed(list(enumerate(figures, 1)))
         ]
         written.extend(reversed(pages))
@@ -123,7 +137,7 @@ def _remove_pages(plan: OutputPlan, suffix: str, number: int) -> None:
 
 
 def write_figure(
-    figure: Figure, path: Path, image_format: ImageFormat, dpi: int, provenance: Provenance
+    figure: Figure, path: Path, image_format: ImageFormat, dpi: int, made: Made
 ) -> WrittenFile:
     """One page as a PNG, PDF or SVG file that carries its provenance.
 
@@ -135,7 +149,7 @@ def write_figure(
     # Drawn into memory first: whatever goes wrong on the disk is then an OutputError, and
     # whatever goes wrong in the drawing is not.
     drawn = io.BytesIO()
-    options: dict[str, Any] = {"metadata": _metadata(image_format, provenance)}
+    options: dict[str, Any] = {"metadata": _metadata(image_format, made)}
     if image_format is ImageFormat.PNG:
         options["pil_kwargs"] = {"compress_level": PNG_LEVEL}
     with mpl.rc_context(VECTOR_SETTINGS):
@@ -143,9 +157,7 @@ def write_figure(
     return _write(path, drawn.getvalue(), "figure")
 
 
-def write_pages(
-    figures: Sequence[Figure], path: Path, dpi: int, provenance: Provenance
-) -> WrittenFile:
+def write_pages(figures: Sequence[Figure], path: Path, dpi: int, made: Made) -> WrittenFile:
     """All pages in one PDF file.
 
     Raises:
@@ -157,7 +169,7 @@ def write_pages(
     drawn = io.BytesIO()
     with (
         mpl.rc_context(VECTOR_SETTINGS),
-        PdfPages(drawn, metadata=_metadata(ImageFormat.PDF, provenance)) as pages,
+        PdfPages(drawn, metadata=_metadata(ImageFormat.PDF, made)) as pages,
     ):
         for figure in figures:
             pages.savefig(figure, dpi=dpi)
@@ -165,7 +177,7 @@ def write_pages(
 
 
 def write_array_png(
-    pixels: ByteArray, path: Path, provenance: Provenance, kind: str = "overlay"
+    pixels: ByteArray, path: Path, made: Made, kind: str = "overlay"
 ) -> WrittenFile:
     """Pixels (height, width, 3 or 4) uint8 as they are.
 
@@ -176,7 +188,7 @@ def write_array_png(
     from PIL.PngImagePlugin import PngInfo
 
     text = PngInfo()
-    for key, value in _metadata(ImageFormat.PNG, provenance).items():
+    for key, value in _metadata(ImageFormat.PNG, made).items():
         text.add_text(key, value)
     packed = io.BytesIO()
     Image.fromarray(pixels).save(packed, format="PNG", compress_level=PNG_LEVEL, pnginfo=text)
@@ -220,8 +232,8 @@ def _write(path: Path, data: bytes, kind: str) -> WrittenFile:
     return WrittenFile(path, kind)
 
 
-def _metadata(image_format: ImageFormat, provenance: Provenance) -> dict[str, Any]:
-    record = to_json(provenance)
+def _metadata(image_format: ImageFormat, made: Made) -> dict[str, Any]:
+    record = to_json(made)
     if image_format is ImageFormat.PNG:
         return {"Software": MAKER, KEY: record}
     if image_format is ImageFormat.PDF:
@@ -232,8 +244,12 @@ def _metadata(image_format: ImageFormat, provenance: Provenance) -> dict[str, An
 
 @contextmanager
 def _temporary(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A new hidden file in the folder, gone at the end unless it was moved."""
-    path = folder / f"{_TEMPORARY}{uuid.uuid4().hex}.tmp"
+    """A new hidden file in the folder, gone at the end unless it was moved.
+
+    Its name says who writes it: machine, process, and a random part.
+    """
+    owner = f"{_machine()}-{os.getpid()}"
+    path = folder / f"{_TEMPORARY}{owner}-{uuid.uuid4().hex[:12]}.tmp"
     try:
         with path.open("xb") as stream:
             yield stream, path
@@ -242,7 +258,31 @@ def _temporary(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
             path.unlink(missing_ok=True)
 
 
-def _explained(path: Path, error: OSError) -> OutputError:
+@lru_cache
+def _machine() -> str:
+    """This machine, and this process table of it: a container has one of its own."""
+    with suppress(OSError):
+        return sha256_of(f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}".encode())[:8]
+    return sha256_of(platform.node().encode())[:8]
+
+
+def _orphaned(name: str) -> bool:
+    """Whether a temporary file was written by a process of this machine that is gone."""
+    machine, _, rest = name.removeprefix(_TEMPORARY).partition("-")
+    process = rest.partition("-")[0]
+    if os.name != "posix" or machine != _machine() or not process.isdecimal():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def explained(path: Path, error: OSError) -> OutputError:
+    """A failed write in the tool's words."""
     hints = {
         errno.ENOSPC: "free some space, or choose another folder with --out",
         errno.EDQUOT: "free some space, or choose another folder with --out",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from attnviz.attention.compute import compute
 from attnviz.attention.memory import largest_batch, memory_errors
 from attnviz.attention.relevance import Reference
@@ -60,6 +62,7 @@ class ModelStage:
         self.request = request
         self.model = model
         self.reference = read_second(model, request.command, request.inputs)
+        self.fitting: dict[Size, int] = {}
 
     def outcomes(
         self, pictures: Iterable[Ready | Skipped | Failed]
@@ -90,20 +93,37 @@ class ModelStage:
         # On a CPU a batch is no faster than its pictures one by one, and needs more memory.
         wanted = self.request.batch_size or (1 if self.model.device.type == "cpu" else GPU_BATCH)
         fitting = largest_batch(self.model.info, size, self.request.command, self.model.device)
-        return max(1, min(wanted, fitting))
+        return max(1, min(wanted, fitting, self.fitting.get(size, wanted)))
 
     def _through_model(self, batch: list[Ready]) -> Iterator[Seen | Failed]:
-        """Maps of a batch; when that fails, one by one, so that one picture costs only itself."""
+        """Maps of a batch; when that fails, in parts, so that one picture costs only itself.
+
+        A batch that does not fit into memory is halved, and from then on no larger one of its
+        size is made.
+        """
+        size = batch[0].prepared.geometry.model_input
+        results: list[Seen] = []
+        part = len(batch)
         try:
             results = self._compute(batch)
         except AttnvizError as error:
-            if len(batch) > 1:
-                for ready in batch:
-                    yield from self._through_model([ready])
+            if len(batch) == 1:
+                yield Failed(str(batch[0].file.path), about(batch[0].file, error))
                 return
-            yield Failed(str(batch[0].file.path), about(batch[0].file, error))
+            if isinstance(error, MemoryNeededError):
+                self.fitting[size] = len(batch) // 2
+            else:
+                part = 1
+        if results:
+            yield from results
             return
-        yield from results
+        # The error is gone by now, and with it the tensors that its traceback held.
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        while batch:
+            part = min(part, self.fitting.get(size, part))
+            yield from self._through_model(batch[:part])
+            batch = batch[part:]
 
     def _compute(self, batch: list[Ready]) -> list[Seen]:
         pictures = [ready.prepared for ready in batch]

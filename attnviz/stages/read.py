@@ -34,11 +34,15 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """A picture ready for the model, and how its figure will have been made."""
+    """A picture ready for the model, and how its figure will have been made.
+
+    ``current``: its figures stand already, and only its numbers are wanted.
+    """
 
     file: ImageFile
     prepared: PreparedImage
     provenance: Provenance
+    current: bool = False
 
 
 class ReadStage:
@@ -75,6 +79,7 @@ class ReadStage:
             like_sha256=self.like_sha256,
         )
         output = self.request.output
-        if output.skip_existing and is_current(plan, output, provenance):
+        current = output.skip_existing and is_current(plan, output, provenance)
+        if current and not output.every_number:
             return Skipped(file, SAME_WORK)
-        return Ready(file, prepared, provenance)
+        return Ready(file, prepared, provenance, current)

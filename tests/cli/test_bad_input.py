@@ -6,6 +6,7 @@ the option; a hint may follow, indented. Nothing is written for what failed, and
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import sys
@@ -94,7 +95,15 @@ def test_bad_pictures_are_named_and_the_others_done(real, tiny, mixed, tmp_path,
         assert reason in line, line
     assert run.err.splitlines()[-1] == "3 of 9 done, 6 failed"
     assert files_below(tmp_path / "o") == sorted(
-        f"{stem}.heads.{kind}" for stem in ("1", "2", "10") for kind in ("npz", "png")
+        [f"{stem}.heads.{kind}" for stem in ("1", "2", "10") for kind in ("npz", "png")]
+        + ["failures.csv"]
+    )
+    with (tmp_path / "o" / "failures.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [list(row) for row in rows] == [["image", "reason", "hint"]] * 6
+    assert all(any(row["reason"] in line for line in failed) for row in rows)
+    assert sorted(Path(row["image"]).name for row in rows) == sorted(
+        ["cut-50.jpg", "cut-98.jpg", "empty.png", "text.jpg", "bomb.png", "missing.png"]
     )
     assert len(run.out.splitlines()) == 6
     # Junk costs one line, not one each, and is no failure.
@@ -117,7 +126,7 @@ def test_fail_fast_stops_at_the_first(real, tiny, mixed, tmp_path):
                "--fail-fast", "--batch-size", "1", "--workers", "0", "--out", "o")  # fmt: skip
     assert run.code == 1
     assert "empty.png" in the_error(run)
-    assert files_below(tmp_path / "o") in ([], ["1.heads.png"])
+    assert files_below(tmp_path / "o") in (["failures.csv"], ["1.heads.png", "failures.csv"])
 
 
 @pytest.mark.parametrize(
@@ -158,10 +167,10 @@ def test_points_and_cells_outside_a_picture_cost_that_picture(real, tiny, tmp_pa
     assert run.code == 1
     assert "narrow.png" in the_error(run)
     assert "x=90, y=5 lies outside" in the_error(run)
-    assert files_below(tmp_path / "o") == ["wide.patch.png"]
+    assert files_below(tmp_path / "o") == ["failures.csv", "wide.patch.png"]
     run = real("patch", "in", *tiny, "--at", "0,7", "--out", "o2", "--batch-size", "2")
     assert "grid of 4 rows and 4 columns" in the_error(run)
-    assert files_below(tmp_path / "o2") == ["wide.patch.png"]
+    assert files_below(tmp_path / "o2") == ["failures.csv", "wide.patch.png"]
 
 
 # --- layers and heads --------------------------------------------------------------------------
@@ -285,7 +294,7 @@ def test_a_file_that_cannot_be_written_costs_its_picture(real, tiny, tmp_path, w
     assert run.code == 1
     assert "a.heads.png" in the_error(run)
     assert run.err.splitlines()[-1] == "1 of 2 done, 1 failed"
-    assert files_below(tmp_path / "o") == ["b.heads.png"]
+    assert files_below(tmp_path / "o") == ["b.heads.png", "failures.csv"]
 
 
 def test_a_picture_too_large_for_the_memory_costs_itself(real, tiny, photo, tmp_path, monkeypatch):
@@ -296,7 +305,7 @@ def test_a_picture_too_large_for_the_memory_costs_itself(real, tiny, photo, tmp_
     assert "800x800" in the_error(run)
     assert "large.png" in the_error(run)
     assert "the largest square that fits is about --size " in run.err
-    assert files_below(tmp_path / "o") == ["photo.rollout.png"]
+    assert files_below(tmp_path / "o") == ["failures.csv", "photo.rollout.png"]
 
 
 def test_messages_stay_off_stdout(real, tiny, mixed):

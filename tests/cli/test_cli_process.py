@@ -37,7 +37,7 @@ def run(request):
 module = types.ModuleType("attnviz.pipeline")
 module.run = run
 sys.modules["attnviz.pipeline"] = attnviz.pipeline = module
-sys.argv = ["attnviz", "heads", "a.jpg"]
+sys.argv = ["attnviz", "heads", "a.jpg", *sys.argv[1:]]
 from attnviz.__main__ import main
 sys.exit(main())
 """
@@ -195,6 +195,22 @@ def test_each_path_is_there_as_soon_as_its_picture_is_done() -> None:
     assert process.stdout is not None
     begun = time.monotonic()
     assert process.stdout.readline() == "0.png\n"
+    assert time.monotonic() - begun < 5
+    process.kill()
+    process.communicate()
+
+
+def test_each_record_is_there_as_soon_as_its_picture_is_done() -> None:
+    process = subprocess.Popen(
+        [*fake(total=2, pause=5), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert process.stdout is not None
+    begun = time.monotonic()
+    assert json.loads(process.stdout.readline())["status"] == "done"
     assert time.monotonic() - begun < 5
     process.kill()
     process.communicate()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -251,6 +252,25 @@ def test_a_terminal_gets_a_bar_and_lines_above_it(monkeypatch: pytest.MonkeyPatc
     assert "failed: photos/[b].jpg is cut short" in text
     assert "out/a.heads.png" in text
     assert text.endswith("1 of 2 done, 1 failed\n")
+
+
+def test_the_bar_shows_how_many_how_fast_how_long_and_how_many_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Terminal()
+    progress = BarProgress(screen)
+    progress._console.size = (120, 25)
+    with progress:
+        progress.start(100)
+        monkeypatch.setattr("time.monotonic", lambda: progress._begun + 10)
+        progress.update(18, 2)
+        progress._display.refresh()
+        shown = screen.getvalue().rsplit("\r", 1)[-1]
+    assert "20/100" in shown
+    assert "2 a second" in shown
+    assert "2 failed" in shown
+    assert re.search(r"\d+:\d\d:\d\d|-:--:--", shown)
 
 
 def test_a_pipe_gets_its_lines_untouched_beside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from PIL import Image
 from attnviz.render import Renderer
 from tests.helpers.command_line import arrays, assert_same_arrays, files_below
 from tests.helpers.photos import save_scene
+from tests.helpers.processes import alive, children_of
 
 CONSOLE_SCRIPT = Path(sys.executable).parent / "attnviz"
 TORCH_FREE = ("torch", "timm", "transformers", "typer")
@@ -118,30 +119,6 @@ def many(tmp_path):
     for number in range(MANY):
         save_scene(folder / f"{number}.png", 40, 40)
     return folder
-
-
-def children_of(process: int) -> list[int]:
-    """Every process below this one that still runs."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if fields[0] != "Z":
-                parents[int(entry.name)] = int(fields[1])
-    found = [process]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

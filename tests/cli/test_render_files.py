@@ -63,6 +63,19 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+LEFT_OUT = ("config", "json", "quiet", "random-weights", "table", "summary")
+"""Options of the run as a whole, and one that excludes --checkpoint."""
+
+
+@pytest.mark.parametrize("key", ["table = 't.csv'", "summary = true"])
+def test_options_about_all_pictures_are_none_of_a_figure(tmp_path, key):
+    path = write(tmp_path, f"[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n{key}\n")
+    with pytest.raises(UsageError, match="is no option of a figure") as caught:
+        read_figure_set(path)
+    assert f"{path}:4" in caught.value.message
+    assert "run the command itself" in caught.value.hint
+
+
 @pytest.mark.parametrize("underscores", [False, True])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_means_what_it_means_on_the_command_line(
@@ -71,7 +84,7 @@ def test_every_option_means_what_it_means_on_the_command_line(
     monkeypatch.chdir(tmp_path)
     Path("w.pth").touch()
     options = options_of(command)
-    names = [name for name in options if name not in ("config", "json", "quiet", "random-weights")]
+    names = [name for name in options if name not in LEFT_OUT]
     assert set(names) <= WRITTEN.keys()
     lines = [f"{n.replace('-', '_') if underscores else n} = {WRITTEN[n]}" for n in names]
     head = ["[[figure]]", f'command = "{command}"', 'images = ["a.jpg", "b c.jpg"]']

@@ -14,6 +14,7 @@ from attnviz.domain import RgbImage
 from attnviz.errors import ImageError
 from attnviz.images.formats import SUFFIXES
 from attnviz.images.read import read_image
+from tests.helpers.damage import damage
 from tests.helpers.pictures import (
     as_file,
     encoded,
@@ -70,36 +71,6 @@ def seeds() -> dict[str, bytes]:
     if "AVIF" in Image.SAVE:
         files["avif"] = encoded(rgb, "AVIF")
     return files
-
-
-def damage(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
-    """One damaged copy: cut, bits turned, a stretch replaced, doubled or lost, a foreign head."""
-    body = bytearray(data)
-    place = chance.randrange(len(body))
-    # Headers are where a byte matters most.
-    early = chance.randrange(min(len(body), 64))
-    kind = chance.randrange(8)
-    if kind == 0:
-        return bytes(body[:place])
-    if kind == 1:
-        for _ in range(chance.randint(1, 8)):
-            body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
-    elif kind == 2:
-        body[early] = chance.randrange(256)
-    elif kind == 3:
-        body[early : early + 4] = chance.choice(
-            [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff"]
-        )
-    elif kind == 4:
-        body[place : place + chance.randint(1, 40)] = chance.randbytes(chance.randint(0, 40))
-    elif kind == 5:
-        body[place:place] = body[:place]
-    elif kind == 6:
-        head = chance.choice(others)
-        body[:early] = head[:early]
-    else:
-        del body[place : place + chance.randint(1, 20)]
-    return bytes(body)
 
 
 @pytest.fixture(scope="module")

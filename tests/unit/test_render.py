@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from attnviz import api
 from attnviz.domain import DrawStyle, Provenance
 from attnviz.errors import OutputError
 from attnviz.output.plan import OutputPlan
+from attnviz.output.write import complete_file
 from attnviz.render import Renderer, RenderJob
 from attnviz.requests import HeadsRequest, OutputRequest
 from tests.helpers.planted import tiny_vit
@@ -81,6 +84,45 @@ def test_drawing_processes_have_no_torch():
     with Renderer(1) as renderer:
         assert renderer._pool is not None
         assert renderer._pool.submit(bool, Curious()).result() is False
+
+
+def test_drawing_processes_ignore_the_interrupt_of_a_terminal():
+    """Else each would print a traceback, and the figure that it draws would be lost."""
+    with Renderer(1) as renderer:
+        assert renderer._pool is not None
+        handler = renderer._pool.submit(signal.getsignal, signal.SIGINT).result()
+        process = next(iter(renderer._pool._processes))
+        os.kill(process, signal.SIGINT)
+        assert renderer._pool.submit(os.getpid).result() == process
+    assert handler is signal.SIG_IGN
+
+
+def test_a_figure_that_takes_long_is_cut_short_and_leaves_nothing(job, monkeypatch):
+    monkeypatch.setattr("attnviz.render.PATIENCE_SECONDS", 0.3)
+    folder = job.plan.folder
+    begun = []
+
+    def interrupted():
+        with Renderer(1) as renderer:
+            assert renderer._pool is not None
+            renderer.result(renderer.submit(named(job, "a")))
+            renderer._pool.submit(write_forever, folder)
+            while not list(folder.glob(".attnviz-*")):
+                time.sleep(0.01)
+            begun.append(time.monotonic())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - begun[0] < 2
+    assert [path.name for path in folder.iterdir()] == ["a.heads.png"]
+
+
+def write_forever(folder):
+    with complete_file(folder / "never.png") as stream:
+        stream.write(b"half")
+        stream.flush()
+        time.sleep(60)
 
 
 def test_the_test_for_torch_can_fail():

@@ -85,9 +85,10 @@ def compare(options: CompareOptions) -> int:
     """
     request = compare_request(options)
     from attnviz.compare_run import compare as events
+    from attnviz.gather import gather
 
     report = Report(as_json=options.json, quiet=options.quiet)
-    return report.consume(events(request))
+    return report.consume(gather(request, events(request)))
 
 
 def compare_request(options: CompareOptions) -> CompareRequest:

@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import DistanceOption, LayerOption, QueryOption, SharedOptions
+from attnviz.cli.options import (
+    DistanceOption,
+    LayerOption,
+    QueryOption,
+    SharedOptions,
+    SummaryOption,
+)
 from attnviz.cli.run import run
 from attnviz.cli.values import in_range, optional_indices, parse_index
 from attnviz.domain import Query
@@ -35,6 +41,7 @@ class HeadsOptions(SharedOptions):
     ] = False
     distance: DistanceOption = True
     query: QueryOption = Query.CLS
+    summary: SummaryOption = False
 
 
 def heads(options: HeadsOptions) -> int:

@@ -15,7 +15,7 @@ from attnviz.images.names import shown
 from attnviz.output.record import read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 def info(
@@ -40,7 +40,8 @@ def info(
     Example: attnviz info attnviz-out/photo.heads.png
     """
     record = _record_of(figure)
-    command = redraw_command(record, figure)
+    # A figure about a whole folder does not hold the names of all its pictures.
+    command = None if "pictures" in record else redraw_command(record, figure)
     for note in _notes(record):
         typer.echo(f"note: {note}", err=True)
     if as_json:
@@ -50,7 +51,8 @@ def info(
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         typer.echo(f"{name:<{width}}  {value}".rstrip())
-    typer.echo(f"\n{command}")
+    if command is not None:
+        typer.echo(f"\n{command}")
     return 0
 
 
@@ -61,12 +63,16 @@ _NEEDED = {
 }
 """What a record must hold, for the command to be told."""
 
+_NEEDED_OF_MANY = {"command": str, "model": str, "pictures": int, "options": dict}
+"""The same of a figure about all pictures of a run."""
+
 
 def _record_of(figure: Path) -> dict[str, Any]:
     if not figure.is_file():
         raise UsageError(f"{shown(figure)} is no file", "give a figure that attnviz wrote")
     record = read_record(figure)
-    if record is None or not all(isinstance(record.get(n), kind) for n, kind in _NEEDED.items()):
+    needed = _NEEDED_OF_MANY if record is not None and "pictures" in record else _NEEDED
+    if record is None or not all(isinstance(record.get(n), kind) for n, kind in needed.items()):
         raise ImageError(
             f"{shown(figure)} holds no record of how it was made",
             "figures and data files of attnviz do, unless another program saved them again",
@@ -76,7 +82,12 @@ def _record_of(figure: Path) -> dict[str, Any]:
 
 def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "command", record["command"]
-    for row in rows_of(record):
+    if "pictures" in record:
+        yield "model", record["model"]
+        yield "weights", record.get("weights", "")
+        yield "weights SHA-256", record.get("weights_sha256") or "none"
+        yield "pictures", str(record["pictures"])
+    for row in _rows_with_a_picture(record):
         yield "model", row["model"]
         yield "weights", row.get("weights", "")
         yield "weights SHA-256", row.get("weights_sha256") or "none"
@@ -106,7 +117,7 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
     if "step" in record:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
-    pictures = {row["image"]: row["image_sha256"] for row in rows_of(record)}
+    pictures = {row["image"]: row["image_sha256"] for row in _rows_with_a_picture(record)}
     for name, wanted in pictures.items():
         image = Path(name)
         try:
@@ -116,3 +127,7 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
             continue
         if digest != wanted:
             yield f"{shown(image)} is another picture than the figure shows"
+
+
+def _rows_with_a_picture(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return () if "pictures" in record else rows_of(record)

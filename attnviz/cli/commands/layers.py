@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import DistanceOption, QueryOption, SharedOptions
+from attnviz.cli.options import DistanceOption, QueryOption, SharedOptions, SummaryOption
 from attnviz.cli.run import run
 from attnviz.cli.values import optional_indices
 from attnviz.domain import Query
@@ -31,6 +31,7 @@ class LayersOptions(SharedOptions):
     ] = False
     distance: DistanceOption = True
     query: QueryOption = Query.CLS
+    summary: SummaryOption = False
 
 
 def layers(options: LayersOptions) -> int:

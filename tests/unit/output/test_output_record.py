@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from attnviz.domain import ImageFormat, Provenance, WrittenFile
+from attnviz.domain import ImageFormat, Provenance, WrittenFile, sha256_of
 from attnviz.output.data import arrays_of
 from attnviz.output.plan import OutputPlan
 from attnviz.output.record import is_current, read_record, record_of, same_work, to_dict, to_json
@@ -172,6 +172,37 @@ def test_a_missing_table_makes_the_picture_stale(tmp_path: Path) -> None:
     assert not is_current(plan, OutputRequest(tmp_path), made)
     write_csv(plan.path("csv"), [{"score": 0.5}])
     assert is_current(plan, OutputRequest(tmp_path), made)
+
+
+@pytest.mark.parametrize("image_format", [ImageFormat.PNG, ImageFormat.SVG])
+def test_every_page_and_file_beside_a_figure_must_be_of_the_same_work(
+    tmp_path: Path, image_format: ImageFormat
+) -> None:
+    plan, made, other = OutputPlan(tmp_path, "cat", "score"), provenance(), provenance(command="x")
+    suffix = image_format.value
+    pages = [Figure(figsize=(1, 1)) for _ in range(3)]
+
+    def write() -> None:
+        write_array_png(np.zeros((2, 2, 3), np.uint8), plan.path("head0.png"), made)
+        csv = write_csv(plan.path("csv"), [{"score": 0.5}]).path
+        beside = {"head0.png": None, "csv": sha256_of(csv.read_bytes())}
+        write_figures(pages, plan, [image_format], 30, made, beside)
+
+    def current() -> bool:
+        return is_current(plan, OutputRequest(tmp_path, (image_format,)), made)
+
+    write()
+    assert current()
+    for part in (f"2.{suffix}", f"3.{suffix}", "head0.png", "csv"):
+        plan.path(part).unlink()
+        assert not current(), part
+        write()
+    # A run with other options that was killed leaves its last page and its table behind.
+    write_figures(pages[:1], OutputPlan(tmp_path, "cat", "score.3"), [image_format], 30, other)
+    assert not current()
+    write()
+    write_csv(plan.path("csv"), [{"score": 0.25}])
+    assert not current()
 
 
 def test_the_record_of_a_finished_picture_lists_its_files_and_numbers() -> None:

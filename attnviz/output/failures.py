@@ -1,0 +1,51 @@
+"""The pictures that failed, as a file in the output folder that a script can go by."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.output.write import write_csv
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnviz.domain import WrittenFile
+
+NAME = "failures.csv"
+_SECOND_NAME = "attnviz-failures.csv"
+COLUMNS = ("image", "reason", "hint")
+
+
+def failures_path(folder: Path) -> Path:
+    """Where the list goes: ``failures.csv``, or beside a file of that name that is another's.
+
+    No figure can meet it: their names hold the command.
+    """
+    path = folder / NAME
+    return folder / _SECOND_NAME if path.exists() and not _is_ours(path) else path
+
+
+def write_failures(folder: Path, failures: Sequence[tuple[str, str, str]]) -> WrittenFile | None:
+    """Write the list of (image, reason, hint); where there is none, remove an earlier run's.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    path = failures_path(folder)
+    if failures:
+        rows = [dict(zip(COLUMNS, failure, strict=True)) for failure in failures]
+        return write_csv(path, rows, "failures")
+    if _is_ours(path):
+        with suppress(OSError):
+            path.unlink()
+    return None
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.readline(64).rstrip() == ",".join(COLUMNS).encode()
+    except OSError:
+        return False

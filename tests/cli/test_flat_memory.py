@@ -1,0 +1,84 @@
+"""A folder of any length runs in the memory of its first pictures, with as many open files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.photos import save_scene
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+
+PICTURES = 120
+FIRST = 20
+MOST_MB = 15
+
+# Every fourth input is no picture, and large: an error that is kept would keep its bytes.
+WATCHED = """
+import json, os, sys
+from pathlib import Path
+from attnviz.cli import report
+from attnviz.cli.app import main
+from attnviz.render import Renderer
+
+def resident(process):
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+seen, pools = [], []
+begin, take = Renderer.__init__, report.Report._take
+
+def begin_and_note(self, *arguments):
+    begin(self, *arguments)
+    pools.append(self)
+
+def take_and_note(self, event):
+    take(self, event)
+    pool = pools[-1]._pool if pools else None
+    workers = getattr(pool, "_processes", None) or []
+    seen.append((resident("self"), max(map(resident, workers), default=0.0),
+                 len(os.listdir("/proc/self/fd"))))
+
+Renderer.__init__, report.Report._take = begin_and_note, take_and_note
+code = main(sys.argv[1:])
+print(json.dumps({"code": code, "seen": seen}))
+"""
+
+
+def watched(*arguments: object) -> dict[str, list[list[float]]]:
+    run = subprocess.run(
+        [sys.executable, "-c", WATCHED, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    found: dict[str, list[list[float]]] = json.loads(run.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_memory_and_open_files_are_flat_from_the_twentieth_picture_on(tmp_path, workers):
+    for number in range(PICTURES):
+        save_scene(tmp_path / "in" / f"{number}.png", 32, 40)
+        if number % 4 == 0:
+            (tmp_path / "in" / f"{number}-bad.jpg").write_bytes(bytes(1_000_000))
+    found = watched(
+        "heads", tmp_path / "in", "--model", "demo", "--size", "32", "--dpi", "30", "--device",
+        "cpu", "--workers", workers, "--table", tmp_path / "t.csv", "--summary", "--heads", "0",
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert found["code"] == 1
+    seen = found["seen"]
+    assert len(seen) >= PICTURES * 5 // 4
+    own, workers_own, files = zip(*seen[FIRST:], strict=True)
+    # The middle of ten, so that one collection late or early does not decide.
+    for kind in (own, workers_own):
+        growth = sorted(kind[-10:])[5] - sorted(kind[:10])[5]
+        assert growth < MOST_MB, kind[:: len(kind) // 12]
+    assert max(files[-10:]) <= max(files[:10]) + 4
