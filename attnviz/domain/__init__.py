@@ -47,6 +47,7 @@ from attnviz.domain.drawing import (
     Provenance,
     WrittenFile,
 )
+from attnviz.domain.explorer import QueryKeys
 from attnviz.domain.features import (
     FeaturesMaps,
 )
@@ -143,6 +144,7 @@ __all__ = [
     "Provenance",
     "QkvMaps",
     "Query",
+    "QueryKeys",
     "RelevanceMaps",
     "RelevanceMethod",
     "RgbImage",
