@@ -26,6 +26,7 @@ the same.
     attnviz render CONFIG [--check | --list]
     attnviz info FIGURE
     attnviz eval IMAGES MASKS [options]
+    attnviz explore IMAGE [-o FILE] [options]
     attnviz models
 
 INPUT is any mix of files, folders (searched with their sub-folders), globs, and `-` for a list of
@@ -45,7 +46,8 @@ with its file and line. For instance:
 """
 SHARED = """## Options of every figure command
 
-`attnviz eval` has those of the panels Model and Pictures, and `--quiet` and `--config`.
+`attnviz eval` and `attnviz explore` have those of the panels Model and Pictures, and `--quiet` and
+`--config`.
 """
 
 

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import html
 import json
-import zlib
 from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
-from attnviz.explore.factors import COMPRESSION, factors, packed
+from attnviz.explore.factors import compressed, factors, packed
 from attnviz.explore.picture import data_address, seen
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
         prefix = content.rollout.at_depth_prefix
         patches = content.rollout.at_depth.reshape(prefix.shape[0], -1)
         rows = np.ascontiguousarray(np.concatenate([prefix, patches], axis=1), "<f4")  # K, N
-        blocks["rollout"] = _base64(zlib.compress(rows.tobytes(), COMPRESSION))
+        blocks["rollout"] = _base64(compressed(rows.tobytes()))
     image = seen(content.pixels, content.provenance.geometry)
     facts = {
         "version": VERSION,

@@ -19,9 +19,7 @@ from attnviz.domain import DEFAULT_OUT
 class ExploreOptions(InputOptions):
     """Options of ``explore``."""
 
-    image: Annotated[
-        str, typer.Argument(metavar="IMAGE", help="One picture.", show_default=False)
-    ]
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="One picture.", show_default=False)]
     layers: Annotated[
         str | None,
         typer.Option(

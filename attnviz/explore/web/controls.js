@@ -11,8 +11,8 @@ function decimal(value) {
 
 function percent(value) {
   const number = 100 * value;
-  if (number > 0 && number < 0.1) return "< 0.1 %";
-  return `${number >= 9.95 ? number.toFixed(0) : number.toFixed(1)} %`;
+  if (number > 0 && number < 0.1) return "<\u00a00.1\u00a0%";
+  return `${number >= 9.95 ? number.toFixed(0) : number.toFixed(1)}\u00a0%`;
 }
 
 // Radio buttons that look like one segmented control; ``choose`` gets the chosen value.
@@ -56,7 +56,7 @@ function buildControls() {
   segments("views", VIEWS.map((view) => [view, views[view]]), (view) => set("view", view));
   const heads = Array.from({ length: HEADS }, (_, head) => [head, String(head), `head ${head}`]);
   const both = [["mean", "Mean", "mean of all heads"], ["max", "Max", "maximum of all heads"]];
-  segments("heads", [...both, ...heads], (head) => set("head", head));
+  segments("heads", [...both, ...heads], showHead);
   segments(
     "scales",
     [["panel", "Own scale", "each map from its lowest to its highest value"],
@@ -148,7 +148,7 @@ function showNumbers(row, range, mask, pointed) {
   write(numbers.Focus, range.sum > 0 ? `${decimal((range.high * CELLS) / range.sum)} × mean` : "0");
   write(numbers.Highest, decimal(range.high));
   if (PREFIX) {
-    const parts = facts.prefix.map((name, token) => `${name} ${percent(row[token])}`);
+    const parts = facts.prefix.map((name, token) => `${name}\u00a0${percent(row[token])}`);
     write(numbers.Prefix, parts.join(", "));
   }
   write(numbers.Kept, mask
@@ -166,7 +166,7 @@ function showNumbers(row, range, mask, pointed) {
 // Controls as the state says.
 function syncControls() {
   select("views", state.view);
-  select("heads", state.head);
+  select("heads", state.view === "one" ? state.head : "");
   select("scales", state.scale);
   by("layer").value = facts.layers.indexOf(state.layer);
   by("layer").setAttribute("aria-valuetext", `layer ${state.layer}`);
@@ -181,7 +181,6 @@ function syncControls() {
     button.setAttribute("aria-pressed", String(state.query === token));
     button.disabled = rollout;
   });
-  for (const input of by("heads").querySelectorAll("input")) input.disabled = state.view !== "one";
   by("lock").setAttribute("aria-pressed", String(state.held));
   by("lock").disabled = by("pin").disabled = rollout;
   write(by("pin"), state.pins.includes(state.query) ? "Unpin" : "Pin");
@@ -196,7 +195,7 @@ function hint() {
     return `Attention rollout of ${whose}, from the first layer up to layer ${state.layer}.`;
   }
   return state.held
-    ? "The query is held. Click it again, or press Esc, to follow the pointer."
+    ? "The query is held. Click or tap it again (or press Esc) to follow the pointer."
     : "The query follows the pointer. Click or tap a patch to hold it.";
 }
 

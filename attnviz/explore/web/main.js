@@ -4,7 +4,9 @@ let data = null; // the layer that is shown
 let rollout = null;
 let pointed = -1; // the patch under the pointer
 let scheduled = false;
+let linking = 0;
 let typed = { digits: "", at: 0 };
+let pinned = { layer: -1, rows: new Map() };
 const timing = { draws: 0, milliseconds: 0 };
 
 // The token whose attention is shown now.
@@ -17,12 +19,25 @@ function headName(head) {
   return head === "max" ? "maximum of heads" : `head ${head}`;
 }
 
+// The rows of a pinned token: kept, since pins stay while the query moves.
+function rowsOfPin(token) {
+  if (pinned.layer !== data.layer) pinned = { layer: data.layer, rows: new Map() };
+  if (!pinned.rows.has(token)) pinned.rows.set(token, attentionOf(data, token));
+  return pinned.rows.get(token);
+}
+
+// Entropy and highest value of a row, for a caption.
+function summary(row) {
+  const highest = `max ${decimal(rangeOf(row).high)}`;
+  return state.view === "one" && state.head === "max" ? highest : `H ${entropyOf(row).toFixed(2)} · ${highest}`;
+}
+
 // The panels of the view: rows (tokens) with a caption and marks; ``rows`` of all heads, if any.
 function panelsShown() {
   if (state.view === "rollout") {
     const place = facts.rollout.depths.indexOf(state.layer);
     const row = rollout.subarray(place * TOKENS, (place + 1) * TOKENS);
-    return [{ row, caption: `Rollout, layers 0 to ${state.layer}`, marks: [], rows: row }];
+    return [{ row, caption: `Rollout, layers 0 to ${state.layer} · ${summary(row)}`, marks: [], rows: row }];
   }
   const query = asked();
   const rows = attentionOf(data, query);
@@ -32,15 +47,18 @@ function panelsShown() {
     return heads.map((head) => {
       const row = fused(rows, head);
       const name = head === "mean" ? "Mean of heads" : `Head ${head}`;
-      return { row, caption: `${name} · H ${entropyOf(row).toFixed(2)}`, marks: [own], rows };
+      return { row, caption: `${name} · ${summary(row)}`, marks: [own], rows };
     });
   }
   const pins = state.pins.map((token, place) => [token, String(place + 1), "pinned"]);
-  const panels = [{ row: fused(rows, state.head), caption: tokenName(query), marks: [...pins, own], rows }];
+  const row = fused(rows, state.head);
+  const panels = [{ row, caption: `${tokenName(query)} · ${summary(row)}`, marks: [...pins, own], rows }];
   state.pins.forEach((token, place) => {
-    const all = attentionOf(data, token);
-    const caption = `${place + 1} · ${tokenName(token)}`;
-    panels.push({ row: fused(all, state.head), caption, marks: [pins[place]], rows: all });
+    const all = rowsOfPin(token);
+    const pinnedRow = fused(all, state.head);
+    const caption = `${place + 1} · ${tokenName(token)} · ${summary(pinnedRow)}`;
+    const key = `${data.layer} ${token} ${state.head}`;
+    panels.push({ row: pinnedRow, caption, marks: [pins[place]], rows: all, key });
   });
   return panels;
 }
@@ -63,12 +81,16 @@ function draw() {
   if (pool.filter((panel) => !panel.figure.hidden).length !== panels.length) showPanels(panels.length);
   const shared = state.scale === "shared" ? sharedLimits(panels) : null;
   panels.forEach((shown, number) => {
+    const panel = pool[number];
+    const look = `${shown.key} ${shared} ${state.kept} ${state.cmap} ${state.opacity}`;
+    if (shown.key && panel.look === look) return; // a pin that shows this already
+    panel.look = shown.key && look;
     const range = rangeOf(shown.row);
     const mask = state.kept < 100 ? massMask(shown.row, state.kept / 100) : null;
     const limits = shared ?? limitsOf(range);
-    paint(pool[number], shown.row, limits, mask?.kept);
-    mark(pool[number], shown.marks);
-    write(pool[number].caption, shown.caption);
+    paint(panel, shown.row, limits, mask?.kept);
+    mark(panel, shown.marks);
+    write(panel.caption, shown.caption);
     if (number === 0) {
       showNumbers(shown.row, range, mask, pointed);
       showLegend(limits, panels.length);
@@ -102,9 +124,15 @@ function schedule() {
 // The state has changed: controls, link and picture follow.
 async function changed() {
   syncControls();
-  history.replaceState(null, "", `#${stateToText()}`);
+  clearTimeout(linking);
+  linking = setTimeout(link, 150);
   await load();
   schedule();
+}
+
+// Not at every step of a slider: browsers refuse more than a few changes a second.
+function link() {
+  history.replaceState(null, "", `#${stateToText()}`);
 }
 
 async function load() {

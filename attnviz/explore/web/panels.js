@@ -45,6 +45,7 @@ function showPanels(count) {
     container.append(made.figure);
   }
   pool.forEach((panel, number) => { panel.figure.hidden = number >= count; });
+  container.classList.toggle("alone", count === 1); // its caption would repeat the headline
   arrange(count);
 }
 
