@@ -11,6 +11,7 @@ import re
 import zlib
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,9 @@ from tests.explore.conftest import NAME
 from tests.explore.pages import blocks, facts
 from tests.helpers.command_line import arrays
 from tests.helpers.pictures import scene
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Elements(HTMLParser):
@@ -152,6 +156,25 @@ def test_the_same_input_gives_the_same_bytes(demo_page, tmp_path, monkeypatch):
     again = tmp_path / "again.html"
     assert attnviz("explore", NAME, "--model", "demo", "-q", "-o", again) == 0
     assert again.read_bytes() == demo_page.read_bytes()
+
+
+def test_the_page_among_the_documents_is_what_the_code_writes(tmp_path, monkeypatch):
+    """``make docs`` writes it again. Numbers may differ in their last digits from machine to
+    machine."""
+    from tests.helpers.command_line import attnviz
+
+    monkeypatch.chdir(ROOT)
+    fresh, kept = tmp_path / "cat.html", ROOT / "docs" / "explorer" / "cat.html"
+    assert attnviz("explore", "sample_images/cat.jpg", "--model", "demo", "-q", "-o", fresh) == 0
+    told, old = facts(fresh), facts(kept)
+    for name in told.keys() - {"picture", "steps"}:
+        assert told[name] == old[name], name
+    assert blocks(fresh)["code"] == blocks(kept)["code"]
+    style = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+    assert style.findall(fresh.read_text("utf-8")) == style.findall(kept.read_text("utf-8"))
+    for layer, token in ((0, 0), (3, 90), (5, 216)):
+        ours, theirs = (attention_of(page, layer, token) for page in (fresh, kept))
+        assert np.abs(ours - theirs).max() < 1e-3
 
 
 def geometry(region, original=(60, 90), model_input=(32, 48)):

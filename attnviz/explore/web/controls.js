@@ -3,10 +3,12 @@
 const by = (id) => document.getElementById(id);
 const count = (number) => number.toLocaleString("en");
 
-// A short decimal with four significant digits; powers of ten only for very small numbers.
-function decimal(value) {
+// Four significant digits; powers of ten only for very small numbers, and none below what the page's
+// accuracy bears.
+function decimal(value, digits = 4) {
   if (value === 0) return "0";
-  return value >= 1e-4 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+  if (value < 1e-9) return "<\u00a01e-9";
+  return value >= 1e-4 ? value.toPrecision(digits) : value.toExponential(digits - 2);
 }
 
 function percent(value) {

@@ -28,7 +28,7 @@ function rowsOfPin(token) {
 
 // Entropy and highest value of a row, for a caption.
 function summary(row) {
-  const highest = `max ${decimal(rangeOf(row).high)}`;
+  const highest = `max ${decimal(rangeOf(row).high, 2)}`;
   return state.view === "one" && state.head === "max" ? highest : `H ${entropyOf(row).toFixed(2)} · ${highest}`;
 }
 
@@ -46,7 +46,7 @@ function panelsShown() {
     const heads = ["mean", ...Array(HEADS).keys()];
     return heads.map((head) => {
       const row = fused(rows, head);
-      const name = head === "mean" ? "Mean of heads" : `Head ${head}`;
+      const name = head === "mean" ? "Mean" : `Head ${head}`;
       return { row, caption: `${name} · ${summary(row)}`, marks: [own], rows };
     });
   }
