@@ -72,7 +72,7 @@ def test_the_numbers_at_the_side_are_those_of_the_row(show, demo_page):
     best = np.argsort(-row[1:], kind="stable")[:5]
     cells = [f"row {i // 18}, column {i % 18}" for i in best]
     assert [line for line in opened.text("#highest").splitlines() if "row" in line] == cells
-    assert f"{row[1:].max() / row[1:].mean():#.4g} × mean" in told
+    assert f"{row[1:].max() / row[1:].mean():#.4g} \N{MULTIPLICATION SIGN} mean" in told
     values = [line for line in opened.text("#highest").splitlines() if line and "row" not in line]
     assert values == [f"{row[1 + i]:#.4g}" for i in best]
 

@@ -27,7 +27,6 @@ from tests.explore.pages import blocks, facts
 from tests.helpers.command_line import arrays
 from tests.helpers.pictures import scene
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
