@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
-from attnviz._version import __version__
 from attnviz.attention.choose import choose_layers
 from attnviz.attention.memory import largest_batch, memory_errors
 from attnviz.attention.query_keys import query_keys
@@ -34,7 +31,8 @@ from attnviz.output.plan import check_folder, shortened
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
 from attnviz.requests import InputRequest, LayersRequest, ModelRequest, RolloutRequest
-from attnviz.stages.model import maps_of
+from attnviz.stages.model import maps_of, verified
+from attnviz.stages.read import versions
 from attnviz.written import set_options, written_inputs
 
 
@@ -104,6 +102,7 @@ def _done(
     # Asked for its error: it names the largest size that fits.
     size = picture.geometry.model_input
     largest_batch(model.info, size, LayersRequest(layers=layers), model.device)
+    notes = (verified(model, [picture]),) if request.model.verify else ()
     with memory_errors(size):
         maps = query_keys(model, model.batch([picture]), layers)
     provenance = Provenance(
@@ -113,11 +112,7 @@ def _done(
         image_sha256=image.sha256,
         geometry=picture.geometry,
         options=_written(request, layers),
-        versions={
-            "attnviz": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "timm", "numpy", "matplotlib", "pillow")},
-        },
+        versions=versions(),
         device=model.device.type,
     )
     content = PageContent(
@@ -129,7 +124,9 @@ def _done(
         record=to_json(provenance),
     )
     written: tuple[WrittenFile, ...] = (write_page(target, page(content)),)
-    return Done(file, written, record_of(provenance, written, ()), (), image.notes)
+    return Done(
+        file, written, record_of(provenance, written, ()), (), (*picture.image.notes, *notes)
+    )
 
 
 def _rollout(model: Backbone, picture: PreparedImage, layers: tuple[int, ...]) -> RolloutMaps:

@@ -41,6 +41,15 @@ class Ready:
     provenance: Provenance
 
 
+def versions() -> dict[str, str]:
+    """The versions of what makes the numbers and the drawing."""
+    return {
+        "attnviz": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "timm", "numpy", "matplotlib", "pillow")},
+    }
+
+
 class ReadStage:
     """Reads pictures of one run; safe in threads. ``device``: where the model runs, as cuda."""
 

@@ -26,9 +26,11 @@ def real(tmp_path, capsys):
 
 def test_the_page_goes_to_the_default_folder_or_where_it_is_told(real, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40)
-    code, out, err = real("cat.png", "--model", "demo", "--layers", "-1", "--size", "32")
+    shown = ("--layers", "-1", "--size", "32", "--verify")
+    code, out, err = real("cat.png", "--model", "demo", *shown)
     assert (code, out) == (0, "attnviz-out/cat.explore.html\n")
     assert "1 of 1 done" in err
+    assert "verified: attention times V is the model's own output in all 6 layers" in err
     page = tmp_path / "attnviz-out" / "cat.explore.html"
     assert facts(page)["layers"] == [5]
     assert facts(page)["rollout"]["depths"] == [5]
