@@ -42,8 +42,9 @@ evolution: $(READY) ## draw the README's figure of attention emerging from docs/
 bench: $(READY) ## measure speed and memory as ratios to the plain forward pass
 	$(BIN)/python -m benchmarks
 
-docs: $(READY) ## write docs/cli.md again from --help
+docs: $(READY) ## write docs/cli.md again from --help, and docs/explorer/cat.html
 	$(BIN)/python tools/generate_cli_docs.py
+	$(BIN)/attnviz explore sample_images/cat.jpg --model demo --quiet --out docs/explorer/cat.html
 
 baselines: $(READY) ## draw the baselines of the figure tests again; look at each before a commit
 	$(BIN)/python -m tests.figures.make_baselines

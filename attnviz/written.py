@@ -40,6 +40,11 @@ def written_options(request: RunRequest) -> dict[str, Any]:
     options: dict[str, Any] = _command_options(request.command)
     options |= written_inputs(request.model, request.inputs)
     options |= _style_options(request.style)
+    return set_options(options)
+
+
+def set_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options without those that keep a default of None, False or no value."""
     return {name: value for name, value in options.items() if not _left_out(value)}
 
 
@@ -61,7 +66,7 @@ def compared_options(request: CompareRequest) -> dict[str, Any]:
         "random-weights": any(model.random_weights for model in request.models),
         **_style_options(request.style),
     }
-    return {name: value for name, value in options.items() if not _left_out(value)}
+    return set_options(options)
 
 
 def _named_path(model: ModelRequest) -> str:

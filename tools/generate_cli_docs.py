@@ -27,6 +27,7 @@ the same.
     attnviz info FIGURE
     attnviz eval IMAGES MASKS [options]
     attnviz evolve CHECKPOINT... --image IMAGE [options]
+    attnviz explore IMAGE [-o FILE] [options]
     attnviz models
 
 INPUT is any mix of files, folders (searched with their sub-folders), globs, and `-` for a list of
@@ -46,7 +47,8 @@ with its file and line. For instance:
 """
 SHARED = """## Options of every figure command
 
-`attnviz eval` has those of the panels Model and Pictures, and `--quiet` and `--config`.
+`attnviz eval` and `attnviz explore` have those of the panels Model and Pictures, and `--quiet` and
+`--config`.
 `attnviz evolve` has all but `--checkpoint`, `--random-weights`, `--batch-size`, `--workers` and
 `--fail-fast`.
 """

@@ -15,6 +15,7 @@ from attnviz.cli.argv import join_number_lists
 from attnviz.cli.commands.compare import compare
 from attnviz.cli.commands.evaluate import evaluate
 from attnviz.cli.commands.evolve import evolve
+from attnviz.cli.commands.explore import explore
 from attnviz.cli.commands.features import features
 from attnviz.cli.commands.heads import heads
 from attnviz.cli.commands.info import info
@@ -55,6 +56,7 @@ app.command(cls=CommandWithFile)(flatten(matrix))
 app.command(cls=CommandWithFile)(flatten(qkv))
 app.command(name="eval", cls=CommandWithFile)(flatten(evaluate))
 app.command(cls=CommandWithFile)(flatten(evolve))
+app.command(cls=CommandWithFile)(flatten(explore))
 app.command()(render)
 app.command()(info)
 app.command()(models)

@@ -25,7 +25,7 @@ from attnviz.origin import Origin, field_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NOT_IN_FILES = frozenset({"config", "help", "inputs", "images", "masks"})
+_NOT_IN_FILES = frozenset({"config", "help", "inputs", "image", "images", "masks"})
 
 
 class CommandWithFile(TyperCommand):

@@ -52,6 +52,7 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
+from attnviz.domain.explorer import QueryKeys
 from attnviz.domain.features import (
     FeaturesMaps,
 )
@@ -150,6 +151,7 @@ __all__ = [
     "Provenance",
     "QkvMaps",
     "Query",
+    "QueryKeys",
     "RelevanceMaps",
     "RelevanceMethod",
     "RgbImage",

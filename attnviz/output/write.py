@@ -226,6 +226,15 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], kind: str = "table"
     return _write(path, text.getvalue().encode("utf-8", "surrogateescape"), kind)
 
 
+def write_page(path: Path, page: bytes) -> WrittenFile:
+    """A page of HTML, as it is.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    return _write(path, page, "page")
+
+
 def _write(path: Path, data: bytes, kind: str) -> WrittenFile:
     with complete_file(path) as stream:
         stream.write(data)

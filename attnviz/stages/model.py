@@ -51,6 +51,21 @@ def maps_of(
         return compute(model, model.batch(pictures), geometries, command, reference)
 
 
+def verified(model: Backbone, pictures: Sequence[PreparedImage]) -> str:
+    """Check every row of every layer of pictures of one input size; what was found, as a note.
+
+    Raises:
+        AttentionError: Attention times V is not the model's own output.
+    """
+    with memory_errors(pictures[0].geometry.model_input):
+        deviations = verify(model, model.batch(pictures))
+    layer = max(range(len(deviations)), key=deviations.__getitem__)
+    return (
+        f"verified: attention times V is the model's own output in all {len(deviations)} "
+        f"layers, largest deviation {deviations[layer]:.2g} in layer {layer}"
+    )
+
+
 class ModelStage:
     """One model and the pictures of one run that go through it.
 
@@ -127,15 +142,6 @@ class ModelStage:
 
     def _compute(self, batch: list[Ready]) -> list[Seen]:
         pictures = [ready.prepared for ready in batch]
-        notes = (self._verified(pictures),) if self.request.model.verify else ()
+        notes = (verified(self.model, pictures),) if self.request.model.verify else ()
         maps = maps_of(self.model, pictures, self.request.command, self.reference)
         return [Seen(ready, each, notes) for ready, each in zip(batch, maps, strict=True)]
-
-    def _verified(self, pictures: Sequence[PreparedImage]) -> str:
-        with memory_errors(pictures[0].geometry.model_input):
-            deviations = verify(self.model, self.model.batch(pictures))
-        layer = max(range(len(deviations)), key=deviations.__getitem__)
-        return (
-            f"verified: attention times V is the model's own output in all {len(deviations)} "
-            f"layers, largest deviation {deviations[layer]:.2g} in layer {layer}"
-        )

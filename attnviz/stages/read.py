@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def versions() -> dict[str, str]:
-    """Of attnviz, Python and what both the numbers and the drawing rest on."""
+    """The versions of what makes the numbers and the drawing."""
     return {
         "attnviz": __version__,
         "python": platform.python_version(),

@@ -19,7 +19,7 @@ LIGHT_COMMANDS = (
     ["--version"],
     ["models"],
     ["models", "--json"],
-    *([command, "--help"] for command in ("heads", "render", "info", "eval", "evolve")),
+    *([command, "--help"] for command in ("heads", "render", "info", "eval", "evolve", "explore")),
 )
 
 PROBE = """

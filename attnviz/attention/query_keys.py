@@ -1,0 +1,51 @@
+"""The queries and keys of whole layers, for whoever computes attention from them elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from attnviz.attention.capture import AttentionCall, AttentionModel, capture
+from attnviz.attention.choose import choose_layers
+from attnviz.domain import QueryKeys
+from attnviz.errors import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from attnviz.domain import FloatArray
+
+
+def query_keys(
+    model: AttentionModel, batch: Tensor, layers: Sequence[int] | None = None
+) -> QueryKeys:
+    """The scaled queries and the keys of the asked layers (None: all) of a (1, 3, h, w) batch.
+
+    Raises:
+        UsageError: A layer out of range.
+        UnsupportedModelError: A layer adds a mask or bias to its logits, which queries and keys
+            alone do not hold.
+        AttentionError: The first or the last row of a layer breaks an invariant.
+    """
+    chosen = choose_layers(model.info, layers)
+    queries: list[FloatArray] = []
+    keys: list[FloatArray] = []
+
+    def take(call: AttentionCall) -> None:
+        if call.layer not in chosen:
+            return
+        if call.mask is not None:
+            raise UnsupportedModelError(
+                f"{model.info.name}: layer {call.layer} adds a mask to its attention logits",
+                "an explorer page holds queries and keys only; use `attnviz patch` for this model",
+            )
+        call.rows(torch.tensor([0, call.query.shape[-2] - 1], device=call.query.device))
+        queries.append((call.query[0].float() * call.scale).cpu().numpy())  # H, N, d
+        keys.append(call.key[0].float().cpu().numpy())  # H, N, d
+
+    capture(model, batch, chosen[-1], take)
+    return QueryKeys(np.stack(queries), np.stack(keys), chosen)

@@ -1,0 +1,31 @@
+"""What an explorer page is made from: the queries and keys behind the attention of a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attnviz.domain.arrays import check_dtype, check_shape
+
+if TYPE_CHECKING:
+    from attnviz.domain.arrays import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class QueryKeys:
+    """The queries and keys of the asked layers of one picture, as the model uses them.
+
+    query, key (L, H, N, d) float32, after norms and rotary embedding. query is multiplied by the
+    model's scale already: attention of layer l, head h is softmax(query[l, h] key[l, h]^T).
+    layers: the model's index of each entry.
+    """
+
+    query: FloatArray
+    key: FloatArray
+    layers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_shape("QueryKeys", "query", self.query, (len(self.layers), None, None, None))
+        check_shape("QueryKeys", "key", self.key, tuple(self.query.shape))
+        check_dtype("QueryKeys", "query", self.query, "float32")
+        check_dtype("QueryKeys", "key", self.key, "float32")

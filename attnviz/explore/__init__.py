@@ -1,0 +1,1 @@
+"""One HTML page that holds a picture's queries and keys, and computes attention from them."""

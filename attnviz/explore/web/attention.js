@@ -1,0 +1,98 @@
+// Attention of one query token, and the numbers of a row. Definitions as in the command line.
+
+// softmax(q k^T) of one token in every head: (heads, tokens) in one array.
+function attentionOf(data, token) {
+  const { columns, query, key } = data;
+  const rows = new Float32Array(HEADS * TOKENS);
+  for (let head = 0; head < HEADS; head++) {
+    const row = rows.subarray(head * TOKENS, (head + 1) * TOKENS);
+    for (let column = 0; column < columns; column++) {
+      const start = (column * HEADS + head) * TOKENS;
+      const weight = query[start + token];
+      if (weight === 0) continue;
+      for (let j = 0; j < TOKENS; j++) row[j] += weight * key[start + j];
+    }
+    softmax(row);
+  }
+  return rows;
+}
+
+function softmax(row) {
+  let highest = -Infinity;
+  for (let j = 0; j < TOKENS; j++) if (row[j] > highest) highest = row[j];
+  let sum = 0;
+  for (let j = 0; j < TOKENS; j++) {
+    const power = Math.exp(row[j] - highest);
+    row[j] = power;
+    sum += power;
+  }
+  const share = 1 / sum;
+  for (let j = 0; j < TOKENS; j++) row[j] *= share;
+}
+
+// One row (tokens) of all heads: a head's own, or the mean or maximum over heads.
+function fused(rows, head) {
+  if (typeof head === "number") return rows.subarray(head * TOKENS, (head + 1) * TOKENS);
+  const out = rows.slice(0, TOKENS);
+  for (let h = 1; h < HEADS; h++) {
+    const row = rows.subarray(h * TOKENS, (h + 1) * TOKENS);
+    if (head === "mean") for (let j = 0; j < TOKENS; j++) out[j] += row[j];
+    else for (let j = 0; j < TOKENS; j++) if (row[j] > out[j]) out[j] = row[j];
+  }
+  if (head === "mean") for (let j = 0; j < TOKENS; j++) out[j] /= HEADS;
+  return out;
+}
+
+// Entropy in nats over all tokens; 0 ln 0 is 0.
+function entropyOf(row) {
+  let sum = 0;
+  for (let j = 0; j < TOKENS; j++) if (row[j] > 0) sum -= row[j] * Math.log(row[j]);
+  return sum;
+}
+
+// Lowest, highest and sum of the patch part.
+function rangeOf(row) {
+  let low = Infinity, high = -Infinity, sum = 0;
+  for (let j = PREFIX; j < TOKENS; j++) {
+    const value = row[j];
+    if (value < low) low = value;
+    if (value > high) high = value;
+    sum += value;
+  }
+  return { low, high, sum };
+}
+
+// The fewest highest cells that hold a share of the patch part's mass; of equal cells the first in
+// reading order. kept: 1 or 0 a cell; count; mass: the share that they hold.
+function massMask(row, share) {
+  const cells = row.slice(PREFIX).sort();
+  let total = 0;
+  for (let i = 0; i < CELLS; i++) total += cells[i];
+  let count = 0, mass = 0;
+  while (count < CELLS && mass < (share - 1e-7) * total) mass += cells[CELLS - 1 - count++];
+  const kept = new Uint8Array(CELLS);
+  if (total > 0) {
+    const least = cells[CELLS - count];
+    let equal = 0;
+    for (let i = CELLS - count; i < CELLS && cells[i] === least; i++) equal++;
+    for (let i = 0; i < CELLS; i++) {
+      const value = row[PREFIX + i];
+      if (value > least || (value === least && equal-- > 0)) kept[i] = 1;
+    }
+  }
+  return { kept, count: total > 0 ? count : 0, mass: total > 0 ? mass / total : 0 };
+}
+
+// The highest cells, highest first: [token, value] each.
+function highestCells(row, count) {
+  const found = [];
+  for (let token = PREFIX; token < TOKENS; token++) {
+    const value = row[token];
+    if (found.length === count && value <= found[count - 1][1]) continue;
+    let place = found.length;
+    while (place > 0 && value > found[place - 1][1]) place--;
+    found.splice(place, 0, [token, value]);
+    if (found.length > count) found.pop();
+  }
+  return found;
+}

@@ -1,0 +1,75 @@
+// What the page holds: facts, and queries and keys of each layer, unpacked when first asked for.
+
+const facts = JSON.parse(document.getElementById("facts").textContent);
+const record = JSON.parse(document.getElementById("record").textContent);
+
+const [ROWS, COLUMNS] = facts.grid;
+const PREFIX = facts.prefix.length;
+const CELLS = ROWS * COLUMNS;
+const TOKENS = PREFIX + CELLS;
+const HEADS = facts.heads;
+
+// The bytes of a block: base64 of a zlib stream, whose checksum the browser verifies.
+async function inflated(id) {
+  const text = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// Query and key of one layer, each (columns, heads, tokens) in one array of floats.
+async function readLayer(layer) {
+  const place = facts.layers.indexOf(layer);
+  const step = facts.steps[place];
+  const bytes = await inflated(`layer-${layer}`);
+  const columns = facts.ranks[place];
+  const count = columns * HEADS * TOKENS;
+  const part = (start) => {
+    const values = new Float32Array(count);
+    for (let i = 0; i < count; i++) {
+      // Low bytes of query and key come first, then high bytes; 0, 1, 2, 3 stand for 0, -1, 1, -2.
+      const folded = bytes[start + i] | (bytes[2 * count + start + i] << 8);
+      values[i] = step * ((folded >>> 1) ^ -(folded & 1));
+    }
+    return values;
+  };
+  return { layer, columns, query: part(0), key: part(count) };
+}
+
+// Rollout rows (depths, tokens), or null where the page holds none.
+async function readRollout() {
+  if (!facts.rollout) return null;
+  const bytes = await inflated("rollout");
+  return new Float32Array(bytes.buffer, 0, facts.rollout.depths.length * TOKENS);
+}
+
+const layersRead = new Map();
+
+// A promise of a layer; each is unpacked once.
+function layerOf(layer) {
+  if (!layersRead.has(layer)) layersRead.set(layer, readLayer(layer));
+  return layersRead.get(layer);
+}
+
+// The colour map as 256 times red, green, blue.
+function colourTable(name) {
+  const text = atob(facts.cmaps[name]);
+  return Uint8Array.from(text, (character) => character.charCodeAt(0));
+}
+
+function tokenOfCell(row, column) {
+  return PREFIX + row * COLUMNS + column;
+}
+
+// Row and column of a patch token, or null for a prefix token.
+function cellOfToken(token) {
+  if (token < PREFIX) return null;
+  const place = token - PREFIX;
+  return [Math.floor(place / COLUMNS), place % COLUMNS];
+}
+
+function tokenName(token) {
+  const cell = cellOfToken(token);
+  return cell ? `row ${cell[0]}, column ${cell[1]}` : facts.prefix[token];
+}
