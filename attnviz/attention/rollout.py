@@ -13,7 +13,8 @@ is made again, rows at a time, on the way back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,11 +22,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from attnviz.attention.blocks import patch_mean_row, row_blocks
+from attnviz.attention.blocks import RowBlock, each_strip, patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.maps import grid_of
 from attnviz.attention.select import kth_smallest
+from attnviz.attention.share import OrderedSum, share
 from attnviz.domain import DiscardOrder, Fusion, Query, RolloutMaps, RolloutOptions
 from attnviz.errors import UsageError
 from attnviz.requests import RolloutRequest
@@ -33,7 +35,11 @@ from attnviz.requests import RolloutRequest
 KEEP_LIMIT_BYTES = 2 << 30
 """Matrices of all layers are kept up to this size; above it they are made a second time."""
 
-CHUNK_FLOATS = 1 << 18
+CHUNK_FLOATS = 1 << 17
+"""Floats that a vector passes at a time (512 KiB): they stay in cache until the sum is taken."""
+
+STRIPS = 64
+"""Parts, at most, that a matrix is passed in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +58,35 @@ class LayerMatrix:
     def push(self, vectors: Tensor) -> Tensor:
         """Row vectors (K, N) times A': (K, N)."""
         tokens = self.matrix.shape[0]
-        out = torch.zeros_like(vectors)
-        for start in range(0, tokens, max(1, CHUNK_FLOATS // tokens)):
-            rows = slice(start, min(start + max(1, CHUNK_FLOATS // tokens), tokens))
-            chunk = self.matrix[rows]
-            if self.keep_from is not None:
-                # threshold() keeps what is above its bound; what equals the k-th smallest stays.
-                bound = np.nextafter(np.float32(self.keep_from), np.float32(-np.inf))
-                chunk = threshold(chunk, float(bound), 0.0)
-            push_rows(vectors, rows, chunk, self.identity, self.weight, out)
-        return out
+        rows_each = max(1, CHUNK_FLOATS // tokens)
+        chunks = math.ceil(tokens / rows_each)
+        # Few strips, since each has a sum of its own; many enough that no thread waits long.
+        starts = range(0, tokens, rows_each * math.ceil(chunks / STRIPS))
+        total = OrderedSum(torch.zeros_like(vectors))
+
+        def work(place: int) -> None:
+            out = torch.zeros_like(vectors)
+            stop = min(starts[place] + starts.step, tokens)
+            for start in range(starts[place], stop, rows_each):
+                rows = slice(start, min(start + rows_each, stop))
+                chunk = self._above(self.matrix[rows])
+                push_rows(vectors, rows, chunk, self.identity, self.weight, out)
+            total.add(place, out)
+
+        if vectors.device.type == "cpu":
+            share(work, len(starts))
+        else:
+            for place in range(len(starts)):
+                work(place)
+        return total.total
+
+    def _above(self, chunk: Tensor) -> Tensor:
+        """The chunk with 0 for what is discarded."""
+        if self.keep_from is None:
+            return chunk
+        # threshold() keeps what is above its bound; what equals the k-th smallest stays.
+        bound = np.nextafter(np.float32(self.keep_from), np.float32(-np.inf))
+        return threshold(chunk, float(bound), 0.0)
 
 
 def push_rows(
@@ -73,53 +98,36 @@ def push_rows(
     """
     sums = identity + weight * chunk.sum(dim=-1)  # R
     lost = sums <= 0
-    share = vectors[:, rows] / sums.masked_fill(lost, 1.0)  # K, R
-    kept = share.masked_fill(lost, 0.0)
+    passed = vectors[:, rows] / sums.masked_fill(lost, 1.0)  # K, R
+    kept = passed.masked_fill(lost, 0.0)
     out.addmm_(kept, chunk, alpha=weight)
-    out[:, rows] += identity * kept + share.masked_fill(~lost, 0.0)
+    out[:, rows] += identity * kept + passed.masked_fill(~lost, 0.0)
 
 
-def fused_rows(
-    call: AttentionCall,
-    heads: Sequence[int],
-    fusion: Fusion,
-    *,
-    output: Tensor | None = None,
-    into: Tensor | None = None,
-) -> Iterator[tuple[slice, Tensor]]:
-    """Head-fused rows (R, N) of one image, in order; ``into`` (N, N) is where they are made.
-
-    Without ``into`` the tensor is a work buffer: it holds its values until the next is asked for.
-    """
-    total = call.query.shape[1]
-    joins: dict[Fusion, Callable[..., Tensor]] = {
-        Fusion.MEAN: torch.add,
-        Fusion.MAX: torch.maximum,
-        Fusion.MIN: torch.minimum,
-    }
-    join = joins[fusion]
-    buffer = None
-    fused = None
-    for block in row_blocks(call, output=output):
-        for head in range(block.heads.start, min(block.heads.stop, total)):
+def fuse(blocks: Iterator[RowBlock], heads: Sequence[int], fusion: Fusion, into: Tensor) -> None:
+    """Fuse the chosen heads of a strip's blocks to rows ``into`` (R, N)."""
+    first = True
+    for block in blocks:
+        for place, head in enumerate(
+            range(block.heads.start, block.heads.start + len(block.weights))
+        ):
             if head not in heads:
                 continue
-            rows = block.attention[head - block.heads.start]
-            if fused is None:
-                if into is not None:
-                    fused = into[block.rows]
-                else:
-                    buffer = torch.empty_like(rows) if buffer is None else buffer
-                    fused = buffer[: rows.shape[0]]
-                fused.copy_(rows)
-            else:
-                join(fused, rows, out=fused)
-        if block.heads.stop >= total:
-            assert fused is not None
             if fusion is Fusion.MEAN:
-                fused.mul_(1 / len(heads))
-            yield block.rows, fused
-            fused = None
+                part = (block.totals[place] * len(heads)).reciprocal_()  # R, 1
+                weights = block.weights[place]
+                if first:
+                    torch.mul(weights, part, out=into)
+                else:
+                    into.addcmul_(weights, part)
+            else:
+                rows = block.weights[place].div_(block.totals[place])
+                if first:
+                    into.copy_(rows)
+                else:
+                    join = torch.maximum if fusion is Fusion.MAX else torch.minimum
+                    join(into, rows, out=into)
+            first = False
 
 
 def layer_matrix(
@@ -129,17 +137,29 @@ def layer_matrix(
     output: Tensor | None = None,
 ) -> LayerMatrix:
     """The fused matrix of one image and layer, ready to be passed by a vector."""
-    tokens = call.query.shape[-2]
     residual = options.residual
     after = options.discard_ratio > 0 and options.discard is DiscardOrder.AFTER
-    matrix = torch.empty(tokens, tokens, device=call.query.device)
-    for rows, fused in fused_rows(call, heads, options.fusion, output=output, into=matrix):
+    matrix = square(call.query.shape[-2], call.query.device)
+
+    def visit(_place: int, rows: slice, blocks: Iterator[RowBlock]) -> None:
+        fused = matrix[rows]
+        fuse(blocks, heads, options.fusion, fused)
         if after:
             scale = residual + (1 - residual) * fused.sum(dim=-1, keepdim=True)
             fused.mul_((1 - residual) / scale)
             fused.diagonal(offset=rows.start).add_((residual / scale)[:, 0])
+
+    each_strip(call, visit, output=output)
     identity, weight = (0.0, 1.0) if after else (residual, 1 - residual)
     return LayerMatrix(matrix, keep_from(matrix, options.discard_ratio), identity, weight)
+
+
+def square(tokens: int, device: torch.device) -> Tensor:
+    """Memory for a matrix (N, N) float32."""
+    if device.type != "cpu":
+        return torch.empty(tokens, tokens, device=device)
+    # numpy asks for huge pages, which are several times faster to come by than torch's small ones.
+    return torch.from_numpy(np.empty((tokens, tokens), dtype=np.float32))
 
 
 def keep_from(matrix: Tensor, ratio: float) -> float | None:
@@ -280,14 +300,21 @@ def _pass_layer(
     if options.discard_ratio > 0:
         return layer_matrix(call, heads, options).push(vectors)
     residual = options.residual
-    out = torch.zeros_like(vectors)
+    total = OrderedSum(torch.zeros_like(vectors))
     if not vectors[:, 1:].any():
         fused = _fuse_first_row(call, heads, options.fusion)
-        push_rows(vectors, slice(0, 1), fused, residual, 1 - residual, out)
-        return out
-    for rows, fused in fused_rows(call, heads, options.fusion):
+        push_rows(vectors, slice(0, 1), fused, residual, 1 - residual, total.total)
+        return total.total
+
+    def visit(place: int, rows: slice, blocks: Iterator[RowBlock]) -> None:
+        fused = vectors.new_empty(rows.stop - rows.start, vectors.shape[1])
+        fuse(blocks, heads, options.fusion, fused)
+        out = torch.zeros_like(vectors)
         push_rows(vectors, rows, fused, residual, 1 - residual, out)
-    return out
+        total.add(place, out)
+
+    each_strip(call, visit)
+    return total.total
 
 
 def _fuse_first_row(call: AttentionCall, heads: Sequence[int], fusion: Fusion) -> Tensor:
