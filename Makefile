@@ -34,8 +34,8 @@ lint: $(READY)
 gallery: $(READY) ## compare the README's figures with what the code draws now
 	$(BIN)/attnviz render configs/gallery.toml --check
 
-bench: $(READY) ## measure speed and memory as ratios to the plain forward pass
-	$(BIN)/python -m benchmarks
+bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md
+	$(BIN)/python -m benchmarks --write
 
 docs: $(READY) ## write docs/cli.md again from --help
 	$(BIN)/python tools/generate_cli_docs.py

@@ -14,6 +14,7 @@ import torch
 
 from attnviz.models.load import load_backbone
 from attnviz.requests import ModelRequest
+from benchmarks.report import Plan
 from benchmarks.timing import Work, interleaved, ratios
 
 PLAIN = """
@@ -43,3 +44,13 @@ def measure(picture: Path, rounds: int) -> tuple[float, float]:
         works = {"plain": process(plain), "heads": process(ours)}
         seconds = interleaved(works, rounds)
     return sorted(seconds["plain"])[rounds // 2], ratios(seconds, "plain")["heads"]
+
+
+def report(plan: Plan) -> str:
+    """One sentence."""
+    seconds, ratio = measure(plan.picture, 1 if plan.quick else 3)
+    return (
+        f"The command `heads` on one picture, whole process: {ratio:.2f} times a process that "
+        "imports timm, builds the same model, loads the same file and runs it "
+        f"({seconds:.1f} s)."
+    )

@@ -92,7 +92,9 @@ def each_strip(
     else:
         for place in range(len(places)):
             work(place)
-    _check_sample(call, output)
+    if output is not None:
+        made = output[:, strips.sampled].float()
+        check_output(made, strips.sample.output[0], call.value, call.layer)
 
 
 class _Strips:
@@ -114,9 +116,15 @@ class _Strips:
             threads = torch.get_num_threads()
             rounds = math.ceil(tokens / (self.rows_each * threads))
             self.rows_each = math.ceil(tokens / (rounds * threads))
+        # The invariants on rows spread over the tokens: a wrong matrix shows in any row.
+        self.sampled = torch.linspace(0, tokens - 1, 4, device=call.query.device).long()
+        self.sample = call.sample(self.sampled)
         # Leaving the row's maximum in saves two of the passes over N x N values. It is tried where
-        # a few rows promise that it is harmless, and undone wherever it was not.
-        self.try_unshifted = on_cpu and call.mask is None and self._likely_safe(tokens)
+        # the sample promises that it is harmless, and undone wherever it was not.
+        self.try_unshifted = False
+        if on_cpu and call.mask is None:
+            low, high = torch.aminmax(self.sample.logits.amax(dim=-1))
+            self.try_unshifted = bool(LIKELY_SAFE[0] < low and high < LIKELY_SAFE[1])
 
     def blocks(self, rows: slice) -> Iterator[RowBlock]:
         """The blocks of a strip, head after head, in buffers of their own."""
@@ -151,11 +159,6 @@ class _Strips:
             logits.clamp_min_(LOWEST)  # of a hidden token: 0 * -inf is no number
         return totals
 
-    def _likely_safe(self, tokens: int) -> bool:
-        index = torch.linspace(0, tokens - 1, 4).long()
-        low, high = torch.aminmax((self.query[:, index] @ self.key).amax(dim=-1))
-        return bool(LIKELY_SAFE[0] < low and high < LIKELY_SAFE[1])
-
 
 def patch_mean_row(call: AttentionCall, prefix: int) -> Tensor:
     """Mean over the patch queries of their rows, per head of one image: (H, N) float32."""
@@ -182,13 +185,3 @@ def _times_value(weights: Tensor, totals: Tensor, value: Tensor, out: Tensor) ->
         out.div_(totals)
     else:
         out.copy_((weights @ value).div_(totals))
-
-
-def _check_sample(call: AttentionCall, output: Tensor | None) -> None:
-    """The invariants on four rows spread over the tokens: a wrong matrix shows in any row."""
-    tokens = call.query.shape[-2]
-    index = torch.linspace(0, tokens - 1, 4, device=call.query.device).long()
-    attention = call.rows(index)
-    if output is not None:
-        own = attention @ call.value.float()
-        check_output(output[:, index].float(), own[0], call.value, call.layer)
