@@ -39,8 +39,8 @@ evolution: $(READY) ## draw the README's figure of attention emerging from docs/
 	$(BIN)/attnviz evolve docs/evolution/*.safetensors --model demo --device cpu --dpi 120 \
 		--image $(SCENE).png --mask $(SCENE).mask.png --name emerging --out docs/figures --animation
 
-bench: $(READY) ## measure speed and memory as ratios to the plain forward pass
-	$(BIN)/python -m benchmarks
+bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md
+	$(BIN)/python -m benchmarks --write
 
 docs: $(READY) ## write docs/cli.md again from --help, and docs/explorer/cat.html
 	$(BIN)/python tools/generate_cli_docs.py

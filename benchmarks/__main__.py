@@ -5,59 +5,61 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from benchmarks import drawing, folder, forward, loading, memory
+from benchmarks.report import Plan, load, write_between_markers
 
-PICTURE = Path(__file__).parent.parent / "sample_images" / "cat.jpg"
-MEMORY_ROWS = ("heads", "rollout, no discard", "rollout, discard 0.9")
+ROOT = Path(__file__).parent.parent
+PICTURE = ROOT / "sample_images" / "cat.jpg"
+PAGE = ROOT / "docs" / "performance.md"
+
+PARTS: dict[str, Callable[[Plan], str]] = {
+    "forward": forward.report,
+    "memory": memory.report,
+    "loading": loading.report,
+    "folder": folder.report,
+    "drawing": drawing.report,
+}
+"""What is measured, in this order; each returns Markdown."""
 
 
 def main() -> None:
     """Print the tables; every number in them is from this run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9, help="timed rounds of each (default 9)")
+    parser.add_argument("--parts", default=",".join(PARTS), help="which, by name (default all)")
     parser.add_argument("--sizes", default="224,480", help="input sides in pixels")
-    parser.add_argument("--photographs", type=int, default=200, help="of the folder (default 200)")
+    parser.add_argument("--quick", action="store_true", help="few rounds, only attnviz itself")
+    parser.add_argument("--write", action="store_true", help=f"put it into {PAGE.name} as well")
     arguments = parser.parse_args()
-    sides = [int(side) for side in arguments.sizes.split(",")]
-    print(
-        f"{os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads; ViT-S/8, batch 1, float32; medians of "
-        f"{arguments.rounds} interleaved rounds\n"
-    )
-    measured = {side: forward.measure(side, arguments.rounds) for side in sides}
-    names = list(measured[sides[0]][1])
-    print("| time / plain | " + " | ".join(f"{side} px" for side in sides) + " |")
-    print("| --- |" + " ---: |" * len(sides))
+    names = arguments.parts.split(",")
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        parser.error(f"no part {unknown[0]!r}; the parts are {', '.join(PARTS)}")
+    sides = tuple(int(side) for side in arguments.sizes.split(","))
+    plan = Plan(sides, PICTURE, arguments.quick)
+    start, before = time.monotonic(), load()
+    texts = []
     for name in names:
-        cells = [
-            f"{measured[side][0]:.2f} s" if name == "plain" else f"{measured[side][1][name]:.2f}"
-            for side in sides
-        ]
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-    print("\n| peak memory above plain | " + " | ".join(f"{side} px" for side in sides) + " |")
-    print("| --- |" + " ---: |" * len(sides))
-    plain = {side: memory.peak("plain", side) for side in sides}
-    for name in MEMORY_ROWS:
-        more = [memory.peak(name, side) - plain[side] for side in sides]
-        cells = [
-            f"{extra / 1e6:+.0f} MB ({100 * extra / plain[side]:+.0f} %)"
-            for extra, side in zip(more, sides, strict=True)
-        ]
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-    seconds, ratio = loading.measure(PICTURE, max(3, arguments.rounds // 2))
-    print(
-        f"\nOne picture, whole process: {ratio:.2f} times a plain timm process ({seconds:.1f} s)."
+        texts.append(PARTS[name](plan))
+        print(texts[-1], flush=True)
+        print()
+    texts.insert(0, _machine(before, time.monotonic() - start))
+    print(texts[0])
+    if arguments.write:
+        write_between_markers(PAGE, "\n\n".join(texts))
+
+
+def _machine(load_before: str, seconds: float) -> str:
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, torch "
+        f"{torch.__version__}; load {load_before} before, {load()} after; {seconds / 60:.0f} "
+        "minutes. ViT-S/8 with random weights, batch 1, float32."
     )
-    seconds, ratio = folder.measure(PICTURE.parent, arguments.photographs, 2)
-    print(
-        f"A folder of {arguments.photographs} photographs, whole process: {ratio:.2f} times "
-        f"start-up and as many plain passes ({seconds:.0f} s; 2 rounds)."
-    )
-    print(f"One heads figure, drawn and written: {drawing.measure(PICTURE, 9):.2f} s.")
 
 
 if __name__ == "__main__":

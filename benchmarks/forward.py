@@ -1,19 +1,23 @@
 """Time of every command's maps against timm's plain forward pass: same model, input and process.
 
-Beside ours: what people do elsewhere. ``unfused hooks`` switches fused attention off and keeps the
-matrices of all layers; ``vit-explain style`` is rollout by N x N products with torch.topk on them;
-``transformers eager`` is output_attentions=True of the same architecture.
+Beside ours: what people do elsewhere. ``get_last_selfattention`` is DINO's way, without a fused
+kernel up to the last layer's matrix; ``hooks`` keep the unfused matrices of all layers;
+``vit-explain style`` is rollout by N x N products with torch.topk on them; ``transformers eager``
+is output_attentions=True of the same architecture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
 from attnviz.attention.compute import compute
+from attnviz.attention.memory import free_bytes
 from attnviz.domain import Box, FitGeometry, RolloutOptions, Size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
@@ -26,6 +30,7 @@ from attnviz.requests import (
     RolloutRequest,
     ScoreRequest,
 )
+from benchmarks.report import Plan, table
 from benchmarks.timing import Work, interleaved, ratios
 
 COMMANDS: dict[str, CommandRequest] = {
@@ -70,7 +75,30 @@ def plain_work(model: Backbone, batch: torch.Tensor) -> Work:
     return work
 
 
-def all_matrices(model: Backbone, batch: torch.Tensor) -> list[np.ndarray[Any, Any]]:
+def last_matrix(model: Backbone, batch: torch.Tensor) -> torch.Tensor:
+    """The last layer's matrix with unfused attention everywhere; nothing runs after it."""
+    found: list[torch.Tensor] = []
+
+    class Found(Exception):  # noqa: N818 - a signal, not an error
+        pass
+
+    def stop(_module: object, _inputs: object, out: torch.Tensor) -> None:
+        found.append(out)
+        raise Found
+
+    with unfused(model), torch.inference_mode():
+        attention: Any = model.blocks[-1].attn
+        handle = attention.attn_drop.register_forward_hook(stop)
+        try:
+            model.run(batch)
+        except Found:
+            pass
+        finally:
+            handle.remove()
+    return found[0]
+
+
+def all_matrices(model: Backbone, batch: torch.Tensor) -> list[torch.Tensor]:
     """The matrices of all layers by hooks on unfused attention, as most scripts take them."""
     found: list[torch.Tensor] = []
     modules: list[Any] = [block.attn for block in model.blocks]
@@ -78,16 +106,26 @@ def all_matrices(model: Backbone, batch: torch.Tensor) -> list[np.ndarray[Any, A
         module.attn_drop.register_forward_hook(lambda _m, _i, out: found.append(out))
         for module in modules
     ]
+    try:
+        with unfused(model), torch.inference_mode():
+            model.run(batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+@contextmanager
+def unfused(model: Backbone) -> Iterator[None]:
+    """Switch fused attention off for a while."""
+    modules: list[Any] = [block.attn for block in model.blocks]
     for module in modules:
         module.fused_attn = False
     try:
-        with torch.inference_mode():
-            model.run(batch)
+        yield
     finally:
-        for module, handle in zip(modules, handles, strict=True):
+        for module in modules:
             module.fused_attn = True
-            handle.remove()
-    return found
 
 
 def product_rollout(model: Backbone, batch: torch.Tensor) -> torch.Tensor:
@@ -127,15 +165,51 @@ def eager_work(side: int) -> Callable[[], object]:
     return work
 
 
-def measure(side: int, rounds: int, *, others: bool = True) -> tuple[float, dict[str, float]]:
-    """Median seconds of the plain pass at a size, and every ratio to it (ViT-S/8, batch 1)."""
+def measure(side: int, rounds: int) -> tuple[float, dict[str, float]]:
+    """Median seconds of the plain pass at a size, and our ratios to it (ViT-S/8, batch 1)."""
     model = load_backbone(ModelRequest(name="dino_vits8", random_weights=True))
     batch = random_batch(side, model.device)
     works: dict[str, Work] = {"plain": plain_work(model, batch)}
     works |= {name: command_work(model, batch, command) for name, command in COMMANDS.items()}
-    if others and model.device.type == "cpu":
-        works["unfused hooks, all layers"] = lambda: all_matrices(model, batch)
-        works["vit-explain style rollout"] = lambda: product_rollout(model, batch)
-        works["transformers eager"] = eager_work(side)
     seconds = interleaved(works, rounds)
     return float(np.median(seconds["plain"])), ratios(seconds, "plain")
+
+
+def measure_others(side: int) -> dict[str, float]:
+    """The ratios to the plain pass of what others do; what the memory does not hold is left out.
+
+    Where one takes half a minute it runs once, cold: seconds of warming up do not show in it.
+    """
+    model = load_backbone(ModelRequest(name="dino_vits8", random_weights=True, device="cpu"))
+    batch = random_batch(side, model.device)
+    works: dict[str, Work] = {
+        "plain": plain_work(model, batch),
+        "DINO's `get_last_selfattention`": lambda: last_matrix(model, batch),
+        "hooks on unfused attention, all layers": lambda: all_matrices(model, batch),
+        "transformers, eager `output_attentions`": eager_work(side),
+        "rollout in the style of vit-explain": lambda: product_rollout(model, batch),
+    }
+    matrices = 4 * model.info.depth * model.info.heads * all_tokens(model, batch) ** 2
+    if matrices * 1.5 > (free_bytes(model.device) or math.inf):
+        works = dict(list(works.items())[:2])
+    brief = side > 256
+    return ratios(interleaved(works, 1 if brief else 3, warm_up=not brief), "plain")
+
+
+def report(plan: Plan) -> str:
+    """The table of times."""
+    ours = {side: measure(side, plan.rounds(side)) for side in plan.sides}
+    rows = {"plain forward pass": [f"{ours[side][0]:.2f} s" for side in plan.sides]}
+    rows |= {name: [f"{ours[side][1][name]:.2f}" for side in plan.sides] for name in COMMANDS}
+    if not plan.quick:
+        others = {side: measure_others(side) for side in plan.sides}
+        names = dict.fromkeys(name for found in others.values() for name in found)
+        rows |= {
+            name: [
+                f"{others[side][name]:.2f}" if name in others[side] else "no memory"
+                for side in plan.sides
+            ]
+            for name in names
+            if name != "plain"
+        }
+    return table("time / plain", plan.sides, rows)

@@ -14,6 +14,7 @@ import torch
 
 from attnviz.models.load import load_backbone
 from attnviz.requests import ModelRequest
+from benchmarks.report import Plan
 from benchmarks.timing import Work, interleaved, ratios
 
 PLAIN = """
@@ -59,3 +60,13 @@ def process(*arguments: object) -> Work:
     """A Python process with these arguments, from start to end."""
     command = [sys.executable, *map(str, arguments)]
     return lambda: subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+
+
+def report(plan: Plan) -> str:
+    """One sentence."""
+    seconds, ratio = measure(plan.picture, 1 if plan.quick else 3)
+    return (
+        f"The command `heads` on one picture, whole process: {ratio:.2f} times a process that "
+        "imports timm, builds the same model, loads the same file and runs it "
+        f"({seconds:.1f} s)."
+    )

@@ -9,14 +9,16 @@ from collections.abc import Callable, Mapping
 Work = Callable[[], object]
 
 
-def interleaved(works: Mapping[str, Work], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each piece of work, run in turn ``rounds`` times after one round to warm up."""
+def interleaved(
+    works: Mapping[str, Work], rounds: int, *, warm_up: bool = True
+) -> dict[str, list[float]]:
+    """Seconds of each piece of work, run in turn ``rounds`` times, after a round to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(rounds + 1):
+    for turn in range(rounds + warm_up):
         for name, work in works.items():
             start = time.perf_counter()
             work()
-            if turn:
+            if turn or not warm_up:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
 

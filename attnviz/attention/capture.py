@@ -99,6 +99,10 @@ class AttentionCall:
             AttentionError: A row is not finite, does not sum to 1, or does not reproduce the
                 output of the model's own kernel.
         """
+        return self.sample(index).attention
+
+    def sample(self, index: Tensor) -> Sample:
+        """``rows`` with what they are made from and what they make."""
         query = self.query[:, :, index]  # B, H, R, d
         logits = (query.float() * self.scale) @ self.key.float().transpose(-2, -1)  # B, H, R, N
         mask = self.mask_of(index)
@@ -106,12 +110,22 @@ class AttentionCall:
             logits = add_mask(logits, mask)
         attention = logits.softmax(dim=-1)
         check_rows(attention, self.layer)
+        output = attention @ self.value.float()  # B, H, R, d
         # Image by image and over a few rows only, so this costs nothing beside the pass itself.
         own = scaled_dot_product_attention(
             query, self.key, self.value, attn_mask=mask, scale=self.scale
         )
-        check_output(attention @ self.value.float(), own, self.value, self.layer)
-        return attention
+        check_output(output, own, self.value, self.layer)
+        return Sample(logits, attention, output)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A few rows of an attention call: logits and attention (B, H, R, N), output (B, H, R, d)."""
+
+    logits: Tensor
+    attention: Tensor
+    output: Tensor
 
 
 Handler = Callable[[AttentionCall], Tensor | None]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attnviz.attention.blocks import RowBlock, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, intercepted
+from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
 from attnviz.errors import AttentionError, UnsupportedModelError, UsageError
 
 Target = Callable[[Tensor], Tensor]
@@ -32,7 +32,7 @@ class LayerGradient:
         """The same for one image of the batch, with B = 1."""
         return LayerGradient(self.call.of_image(image), self.gradient[image : image + 1])
 
-    def weighted_blocks(self) -> Iterator[tuple[RowBlock, Tensor]]:
+    def weighted_blocks(self) -> Iterator[tuple[MatrixRows, Tensor]]:
         """Rows of attention of one image with gradient times attention (h, R, N), in float32.
 
         Raises:
@@ -40,7 +40,7 @@ class LayerGradient:
         """
         gradient = self.gradient[0].float()  # H, N, d
         value = self.call.value[0].float().transpose(-2, -1)  # H, d, N
-        for block in row_blocks(self.call):
+        for block in matrix_rows(self.call):
             weighted = gradient[block.heads, block.rows] @ value[block.heads]  # h, R, N
             yield block, weighted.mul_(block.attention)
 

@@ -13,19 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer
 from attnviz.attention.maps import grid_of
+from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
 from attnviz.attention.memory import CELLS_MOST, check_whole
-from attnviz.attention.stats import MatrixStats
 from attnviz.domain import MatrixMaps, ModelInfo, Size
 from attnviz.requests import MatrixRequest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.attention.blocks import RowBlock
     from attnviz.domain import FloatArray, IntArray
 
 DRAWN_MOST = 4
@@ -90,16 +88,15 @@ class _Layer:
         self.edges = block_edges(info.prefix, grid)
         self.logits = BlockMeans(count, self.edges)
         self.attention = BlockMeans(count, self.edges)
-        self.stats = MatrixStats(
-            info.heads, info.prefix, grid, info.patch, device, mean=False, distance=False
-        )
+        self.entropy = torch.zeros(count, tokens, device=device)
+        self.to_first = torch.zeros(count, tokens, device=device)
         self.range = np.tile(np.array([np.inf, -np.inf], np.float32), (count, 1))
         self.whole: tuple[FloatArray, FloatArray] | None = None
         if whole:
             shape = (count, tokens, tokens)
             self.whole = (np.empty(shape, np.float32), np.empty(shape, np.float32))
 
-    def add(self, block: RowBlock) -> None:
+    def add(self, block: MatrixRows) -> None:
         """Take a block in."""
         heads = range(block.logits.shape[0])
         chosen = [
@@ -109,8 +106,10 @@ class _Layer:
         ]
         if not chosen:
             return
-        self.stats.add(block)
         for place, index in chosen:
+            weights = block.attention[index]
+            self.entropy[place, block.rows] = -torch.xlogy(weights, weights).sum(dim=-1) + 0.0
+            self.to_first[place, block.rows] = weights[:, 0]
             logits, attention = _numpy(block.logits[index]), _numpy(block.attention[index])
             self.logits.add(place, block.rows, logits)
             self.attention.add(place, block.rows, attention)
@@ -141,7 +140,7 @@ def matrix_maps(model: AttentionModel, batch: Tensor, request: MatrixRequest) ->
             return
         for image in range(batch.shape[0]):
             found = _Layer(info, grid, heads, batch.device, whole=request.whole)
-            for block in row_blocks(call.of_image(image)):
+            for block in matrix_rows(call.of_image(image)):
                 found.add(block)
             made.append(_maps_of(found, info, grid, layer, all_drawn=request.heads is not None))
 
@@ -153,8 +152,7 @@ def _maps_of(
     found: _Layer, info: ModelInfo, grid: Size, layer: int, *, all_drawn: bool
 ) -> MatrixMaps:
     heads = tuple(found.places)
-    assert found.stats.entropy is not None
-    entropy = _numpy(found.stats.entropy)[list(heads)]
+    entropy, to_cls = _numpy(found.entropy), _numpy(found.to_first[:, info.prefix :])
     shown = range(len(heads)) if all_drawn else spread_heads(entropy.mean(axis=1))
     logits, attention = found.logits.means, found.attention.means  # H, n, n
     return MatrixMaps(
@@ -164,7 +162,9 @@ def _maps_of(
         mean_attention=attention.mean(axis=0),
         edges=found.edges,
         token_entropy=entropy,
-        to_cls=_numpy(found.stats.to_cls)[list(heads)] if info.has_cls else None,
+        to_cls=_numpy(found.to_first[:, info.prefix :].unflatten(1, grid))
+        if info.has_cls
+        else None,
         logit_range=found.range,
         grid=grid,
         layer=layer,

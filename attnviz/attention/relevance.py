@@ -25,8 +25,8 @@ from attnviz.attention.capture import AttentionModel
 from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
+from attnviz.attention.layer_matrix import push_rows
 from attnviz.attention.maps import grid_of
-from attnviz.attention.rollout import push_rows
 from attnviz.domain import ModelInfo, Picture, RelevanceMaps, RelevanceMethod
 from attnviz.errors import UsageError
 from attnviz.requests import RelevanceRequest

@@ -13,139 +13,25 @@ is made again, rows at a time, on the way back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import threshold
 
-from attnviz.attention.blocks import patch_mean_row, row_blocks
+from attnviz.attention.blocks import RowBlock, each_strip, patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.layer_matrix import LayerMatrix, fuse, layer_matrix, push_rows
 from attnviz.attention.maps import grid_of
-from attnviz.attention.select import kth_smallest
-from attnviz.domain import DiscardOrder, Fusion, Query, RolloutMaps, RolloutOptions
+from attnviz.attention.share import OrderedSum
+from attnviz.domain import Fusion, Query, RolloutMaps, RolloutOptions
 from attnviz.errors import UsageError
 from attnviz.requests import RolloutRequest
 
 KEEP_LIMIT_BYTES = 2 << 30
 """Matrices of all layers are kept up to this size; above it they are made a second time."""
-
-CHUNK_FLOATS = 1 << 18
-
-
-@dataclass(frozen=True, eq=False)
-class LayerMatrix:
-    """One layer's matrix (N, N), and how a row vector passes it.
-
-    ``keep_from``: smaller values count as 0; None keeps all. A' is ``identity`` * I + ``weight`` *
-    matrix, rows renormalised; where the matrix is A' already, identity is 0 and weight 1.
-    """
-
-    matrix: Tensor
-    keep_from: float | None
-    identity: float
-    weight: float
-
-    def push(self, vectors: Tensor) -> Tensor:
-        """Row vectors (K, N) times A': (K, N)."""
-        tokens = self.matrix.shape[0]
-        out = torch.zeros_like(vectors)
-        for start in range(0, tokens, max(1, CHUNK_FLOATS // tokens)):
-            rows = slice(start, min(start + max(1, CHUNK_FLOATS // tokens), tokens))
-            chunk = self.matrix[rows]
-            if self.keep_from is not None:
-                # threshold() keeps what is above its bound; what equals the k-th smallest stays.
-                bound = np.nextafter(np.float32(self.keep_from), np.float32(-np.inf))
-                chunk = threshold(chunk, float(bound), 0.0)
-            push_rows(vectors, rows, chunk, self.identity, self.weight, out)
-        return out
-
-
-def push_rows(
-    vectors: Tensor, rows: slice, chunk: Tensor, identity: float, weight: float, out: Tensor
-) -> None:
-    """Add to ``out`` (K, N) what the rows ``chunk`` (R, N) of one layer pass on of ``vectors``.
-
-    A row that has lost everything passes its share to itself.
-    """
-    sums = identity + weight * chunk.sum(dim=-1)  # R
-    lost = sums <= 0
-    share = vectors[:, rows] / sums.masked_fill(lost, 1.0)  # K, R
-    kept = share.masked_fill(lost, 0.0)
-    out.addmm_(kept, chunk, alpha=weight)
-    out[:, rows] += identity * kept + share.masked_fill(~lost, 0.0)
-
-
-def fused_rows(
-    call: AttentionCall,
-    heads: Sequence[int],
-    fusion: Fusion,
-    *,
-    output: Tensor | None = None,
-    into: Tensor | None = None,
-) -> Iterator[tuple[slice, Tensor]]:
-    """Head-fused rows (R, N) of one image, in order; ``into`` (N, N) is where they are made.
-
-    Without ``into`` the tensor is a work buffer: it holds its values until the next is asked for.
-    """
-    total = call.query.shape[1]
-    joins: dict[Fusion, Callable[..., Tensor]] = {
-        Fusion.MEAN: torch.add,
-        Fusion.MAX: torch.maximum,
-        Fusion.MIN: torch.minimum,
-    }
-    join = joins[fusion]
-    buffer = None
-    fused = None
-    for block in row_blocks(call, output=output):
-        for head in range(block.heads.start, min(block.heads.stop, total)):
-            if head not in heads:
-                continue
-            rows = block.attention[head - block.heads.start]
-            if fused is None:
-                if into is not None:
-                    fused = into[block.rows]
-                else:
-                    buffer = torch.empty_like(rows) if buffer is None else buffer
-                    fused = buffer[: rows.shape[0]]
-                fused.copy_(rows)
-            else:
-                join(fused, rows, out=fused)
-        if block.heads.stop >= total:
-            assert fused is not None
-            if fusion is Fusion.MEAN:
-                fused.mul_(1 / len(heads))
-            yield block.rows, fused
-            fused = None
-
-
-def layer_matrix(
-    call: AttentionCall,
-    heads: Sequence[int],
-    options: RolloutOptions,
-    output: Tensor | None = None,
-) -> LayerMatrix:
-    """The fused matrix of one image and layer, ready to be passed by a vector."""
-    tokens = call.query.shape[-2]
-    residual = options.residual
-    after = options.discard_ratio > 0 and options.discard is DiscardOrder.AFTER
-    matrix = torch.empty(tokens, tokens, device=call.query.device)
-    for rows, fused in fused_rows(call, heads, options.fusion, output=output, into=matrix):
-        if after:
-            scale = residual + (1 - residual) * fused.sum(dim=-1, keepdim=True)
-            fused.mul_((1 - residual) / scale)
-            fused.diagonal(offset=rows.start).add_((residual / scale)[:, 0])
-    identity, weight = (0.0, 1.0) if after else (residual, 1 - residual)
-    return LayerMatrix(matrix, keep_from(matrix, options.discard_ratio), identity, weight)
-
-
-def keep_from(matrix: Tensor, ratio: float) -> float | None:
-    """The k-th smallest value, k = int(N * N * ratio): what is smaller goes. None: all stay."""
-    k = int(matrix.numel() * ratio)
-    return kth_smallest(matrix, k) if k else None
 
 
 def check_options(options: RolloutOptions) -> None:
@@ -280,14 +166,21 @@ def _pass_layer(
     if options.discard_ratio > 0:
         return layer_matrix(call, heads, options).push(vectors)
     residual = options.residual
-    out = torch.zeros_like(vectors)
+    total = OrderedSum(torch.zeros_like(vectors))
     if not vectors[:, 1:].any():
         fused = _fuse_first_row(call, heads, options.fusion)
-        push_rows(vectors, slice(0, 1), fused, residual, 1 - residual, out)
-        return out
-    for rows, fused in fused_rows(call, heads, options.fusion):
+        push_rows(vectors, slice(0, 1), fused, residual, 1 - residual, total.total)
+        return total.total
+
+    def visit(place: int, rows: slice, blocks: Iterator[RowBlock]) -> None:
+        fused = vectors.new_empty(rows.stop - rows.start, vectors.shape[1])
+        fuse(blocks, heads, options.fusion, fused)
+        out = torch.zeros_like(vectors)
         push_rows(vectors, rows, fused, residual, 1 - residual, out)
-    return out
+        total.add(place, out)
+
+    each_strip(call, visit)
+    return total.total
 
 
 def _fuse_first_row(call: AttentionCall, heads: Sequence[int], fusion: Fusion) -> Tensor:

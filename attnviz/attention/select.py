@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
+
+import numpy as np
 from torch import Tensor
+
+from attnviz.attention.share import share
+
+if TYPE_CHECKING:
+    from attnviz.domain import FloatArray
 
 SMALL = 1 << 17
 SAMPLE = 1 << 15
-CHUNK = 1 << 18
+CHUNK = 1 << 16
+CHUNKS_EACH = 16
+"""Chunks (each small enough to stay in cache) that a thread takes at a time."""
 
 
 def kth_smallest(values: Tensor, k: int) -> float:
-    """The k-th smallest (k from 1) of a contiguous float tensor of any shape.
+    """The k-th smallest (k from 1) of a contiguous float32 tensor of any shape.
 
     A sample brackets the answer, one pass counts what lies below the bracket and collects what
     lies in it, and the answer is selected among those few (Floyd & Rivest 1975). When the sample
     misleads, the whole is selected from instead: the result is exact in any case.
     """
-    flat = values.flatten()
-    count = flat.numel()
+    count = values.numel()
     if not 1 <= k <= count:
         raise ValueError(f"k is {k}, expected 1 to {count}")
-    if count <= SMALL or flat.device.type != "cpu":
-        return float(flat.kthvalue(k).values)
+    if values.device.type != "cpu":
+        return float(values.flatten().kthvalue(k).values)
+    flat: FloatArray = values.flatten().numpy()
+    if count <= SMALL:
+        return _select(flat, k)
+    low, high = _bracket(flat, k)
+    below, band = _collect(flat, low, high)
+    if not below < k <= below + band.size:
+        return _select(flat, k)
+    return _select(band, k - below)
+
+
+def _bracket(flat: FloatArray, k: int) -> tuple[float, float]:
+    """Two values that the k-th smallest very probably lies between."""
     # An odd stride does not fall in step with the rows of a matrix.
-    sample = flat[:: (count // SAMPLE) | 1].sort().values
-    size = sample.numel()
-    share = k / count
-    margin = 4 * (size * share * (1 - share)) ** 0.5 + 4
-    low_place, high_place = int(share * size - margin), int(share * size + margin)
-    low = float(sample[low_place]) if low_place >= 0 else float("-inf")
-    high = float(sample[high_place]) if high_place < size else float("inf")
-    below = 0
-    band = []
-    for start in range(0, count, CHUNK):
-        chunk = flat[start : start + CHUNK]
-        under = chunk < low
-        below += int(torch.count_nonzero(under))
-        band.append(chunk[(chunk <= high).logical_and_(under.logical_not_())])
-    inside = torch.cat(band)
-    if not below < k <= below + inside.numel():
-        return float(flat.kthvalue(k).values)
-    return float(inside.kthvalue(k - below).values)
+    sample = np.sort(flat[:: (flat.size // SAMPLE) | 1])
+    share_below = k / flat.size
+    margin = 4 * (sample.size * share_below * (1 - share_below)) ** 0.5 + 4
+    low, high = int(share_below * sample.size - margin), int(share_below * sample.size + margin)
+    return (
+        float(sample[low]) if low >= 0 else float("-inf"),
+        float(sample[high]) if high < sample.size else float("inf"),
+    )
+
+
+def _collect(flat: FloatArray, low: float, high: float) -> tuple[int, FloatArray]:
+    """How many values lie below ``low``, and those from ``low`` to ``high``."""
+    starts = range(0, flat.size, CHUNK * CHUNKS_EACH)
+    below = [0] * len(starts)
+    bands: list[list[FloatArray]] = [[] for _ in starts]
+
+    def work(place: int) -> None:
+        stop = min(starts[place] + CHUNK * CHUNKS_EACH, flat.size)
+        for start in range(starts[place], stop, CHUNK):
+            chunk = flat[start : min(start + CHUNK, stop)]
+            under = chunk < low
+            below[place] += int(np.count_nonzero(under))
+            bands[place].append(chunk[(chunk <= high) != under])
+
+    share(work, len(starts))
+    return sum(below), np.concatenate([part for parts in bands for part in parts])
+
+
+def _select(flat: FloatArray, k: int) -> float:
+    return float(np.partition(flat, k - 1)[k - 1])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.blocks import RowBlock
+from attnviz.attention.blocks import RowBlock, row_sum
+from attnviz.attention.share import OrderedSum
 from attnviz.domain import Size
 
 if TYPE_CHECKING:
@@ -41,12 +43,12 @@ def uniform_entropy(tokens: int) -> float:
 
 
 class MatrixStats:
-    """What the blocks of one layer and image add up to, head by head.
+    """What the strips of one layer and image add up to, head by head.
 
     ``mean_row`` (H, N): the mean over the patch queries. ``distance`` (H,): the mean attention
     distance over the patch queries, input pixels. ``entropy`` (H, N): of every row, nats.
     ``to_first`` (H, N): the attention of every token to token 0. The first three are only filled
-    when asked for, since each is another pass over N x N values.
+    when asked for, since each is another pass over N x N values. Strips may come from many threads.
     """
 
     def __init__(
@@ -64,56 +66,67 @@ class MatrixStats:
         tokens = prefix + grid.height * grid.width
         self.prefix = prefix
         self.grid = grid
-        self.patch = patch
         self.entropy = torch.zeros(heads, tokens, device=device) if entropy else None
         self.to_first = torch.zeros(heads, tokens, device=device)
-        self._with_mean = mean
-        self._with_distance = distance
-        self._reach = torch.zeros(heads, device=device, dtype=torch.float64)
-        self._row_sum = torch.zeros(heads, tokens, device=device)
-        self._pixels = torch.empty(0)
-        self._pixels_of = slice(0, 0)
+        self._mean = OrderedSum(torch.zeros(heads, tokens, device=device)) if mean else None
+        self._reach = torch.zeros(heads, tokens, device=device)  # of every row, input pixels
+        self._offsets = offset_pixels(grid, patch).to(device) if distance else None
 
-    def add(self, block: RowBlock) -> None:
-        """Take a block into the sums."""
-        attention, rows = block.attention, block.rows  # h, R, N
-        self.to_first[block.heads, rows] = attention[..., 0]
-        if self.entropy is not None:
-            self.entropy[block.heads, rows] = _block_entropy(block)
-        skip = max(0, self.prefix - rows.start)
-        if rows.start + skip >= rows.stop:
-            return
-        patches = attention[:, skip:]
-        if self._with_mean:
-            ones = patches.new_ones(patches.shape[0], 1, patches.shape[1])
-            self._row_sum[block.heads] += (ones @ patches)[:, 0]
-        if not self._with_distance:
-            return
-        if self._pixels_of != rows:
-            self._pixels = self._pixel_distances(rows.start + skip, rows.stop)
-            self._pixels_of = rows
-        mass = 1 - patches[..., : self.prefix].sum(dim=-1)  # h, R
-        reach = _dot(patches[..., self.prefix :], self._pixels.expand(patches.shape[0], -1, -1))
-        self._reach[block.heads] += (reach / mass).sum(dim=-1)
+    def add(self, place: int, rows: slice, blocks: Iterator[RowBlock]) -> None:
+        """Take a strip into the numbers; a ``blocks.Visit``."""
+        skip = min(max(0, self.prefix - rows.start), rows.stop - rows.start)
+        pixels = self._pixels(rows.start + skip, rows.stop)
+        sums = []
+        for block in blocks:
+            totals = block.totals[..., 0]  # h, R
+            self.to_first[block.heads, rows] = block.weights[..., 0] / totals
+            if self._mean is not None:
+                sums.append(row_sum(block, skip))
+            if self.entropy is not None and block.logits is not None:
+                # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is taken.
+                mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
+                self.entropy[block.heads, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
+            if pixels is not None:
+                reach = self._reach[block.heads, rows.start + skip : rows.stop]
+                patches = block.weights[:, skip:, self.prefix :]
+                mass = patches.sum(dim=-1)
+                torch.div(patches.mul_(pixels).sum(dim=-1), mass, out=reach)
+        if self._mean is not None:
+            self._mean.add(place, torch.cat(sums))
 
-    def _pixel_distances(self, start: int, stop: int) -> Tensor:
+    def _pixels(self, start: int, stop: int) -> Tensor | None:
         """|pos_i - pos_j| in input pixels, of patch tokens start..stop to all patches: (R, n)."""
-        device = self.to_first.device
-        cell = torch.arange(start - self.prefix, stop - self.prefix, device=device)
-        dy = (cell // self.grid.width)[:, None] - torch.arange(self.grid.height, device=device)
-        dx = (cell % self.grid.width)[:, None] - torch.arange(self.grid.width, device=device)
-        squares = (dy * dy).float()[:, :, None] + (dx * dx).float()[:, None, :]  # R, gh, gw
-        return squares.sqrt_().mul_(self.patch).flatten(1)
+        if self._offsets is None or start == stop:
+            return None
+        width, cells = self.grid.width, self.grid.height * self.grid.width
+        pixels = self._offsets.new_empty(stop - start, cells)
+        first = start - self.prefix
+        cell = first
+        while cell < stop - self.prefix:
+            row, column = divmod(cell, width)
+            count = min(width - column, stop - self.prefix - cell)
+            from_row = (self.grid.height - 1 - row) * width
+            pixels[cell - first : cell - first + count] = self._offsets[
+                column : column + count, from_row : from_row + cells
+            ]
+            cell += count
+        return pixels
 
     @property
     def distance(self) -> Tensor:
         """Mean attention distance (H,) over all patch queries, input pixels, float32."""
-        return (self._reach / (self.grid.height * self.grid.width)).float()
+        return self._reach[:, self.prefix :].double().mean(dim=1).float()
 
     @property
     def mean_row(self) -> Tensor:
-        """Mean over the patch queries of their rows: (H, N)."""
-        return self._row_sum / (self.grid.height * self.grid.width)
+        """Mean over the patch queries of their rows: (H, N).
+
+        Raises:
+            ValueError: It was not asked for.
+        """
+        if self._mean is None:
+            raise ValueError("the mean over the patch queries was not asked for")
+        return self._mean.total / (self.grid.height * self.grid.width)
 
     @property
     def to_cls(self) -> Tensor:
@@ -121,21 +134,14 @@ class MatrixStats:
         return self.to_first[:, self.prefix :].reshape(-1, *self.grid)
 
 
-def _block_entropy(block: RowBlock) -> Tensor:
-    """Entropy of a block's rows (h, R), nats.
+def offset_pixels(grid: Size, patch: int) -> Tensor:
+    """Distance in input pixels from a patch in column c to one some rows and columns away.
 
-    -sum a ln a = ln(sum e^z) - sum a z, and ln(sum e^z) = z_max - ln a_max: no logarithm of N x N
-    values is taken. A weight of exactly 0 contributes nothing, whatever its logit.
+    (gw, (2 gh - 1) * gw): row c, then y rows away from -(gh - 1) to gh - 1, then the other's
+    column. The distances from cell (r, c) to all cells are gh * gw neighbours in row c, from
+    (gh - 1 - r) * gw on, so no root is taken of N x N values.
     """
-    logits = block.logits
-    if block.masked:
-        logits = torch.where(block.attention > 0, logits, 0.0)
-    top, highest = block.logits.amax(dim=-1), block.attention.amax(dim=-1)
-    return (top - highest.log() - _dot(block.attention, logits)).clamp_min_(0.0)
-
-
-def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """Sum over the last axis of the product of two (h, R, n) tensors, in one pass: (h, R)."""
-    heads, rows, width = left.shape
-    product = torch.bmm(left.reshape(heads * rows, 1, width), right.reshape(heads * rows, width, 1))
-    return product.view(heads, rows)
+    dy = torch.arange(1 - grid.height, grid.height)
+    dx = torch.arange(grid.width)[:, None] - torch.arange(grid.width)
+    squares = (dy * dy)[:, None] + (dx * dx)[:, None, :]  # gw, 2 gh - 1, gw
+    return squares.float().sqrt_().mul_(patch).flatten(1)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from attnviz.attention import rollout
-from attnviz.attention.rollout import check_options, layer_matrix, rollout_maps
+from attnviz.attention.layer_matrix import layer_matrix, push_rows
+from attnviz.attention.rollout import check_options, rollout_maps
 from attnviz.domain import DiscardOrder, Fusion, Query, RolloutOptions
 from attnviz.errors import UsageError
 from attnviz.requests import RolloutRequest
@@ -85,7 +86,7 @@ def test_rows_are_normalised_by_their_own_sums():
         [0, 0.63, 0, 0, 0.25],
     ])  # fmt: skip
     out = torch.zeros(1, 5)
-    rollout.push_rows(one_hot(5), slice(0, 5), dropped, 1.0, 1.0, out)
+    push_rows(one_hot(5), slice(0, 5), dropped, 1.0, 1.0, out)
     expected = [0.604061, 0.055838, 0.253807, 0.086294, 0]
     np.testing.assert_allclose(out[0], expected, atol=1e-6)
 
@@ -93,7 +94,7 @@ def test_rows_are_normalised_by_their_own_sums():
 def test_a_row_that_loses_everything_passes_its_share_to_itself():
     out = torch.zeros(1, 3)
     chunk = torch.tensor([[0.0, 0.0, 0.0], [0.2, 0.8, 0.0], [0.0, 0.0, 1.0]])
-    rollout.push_rows(torch.tensor([[0.5, 0.5, 0.0]]), slice(0, 3), chunk, 0.0, 1.0, out)
+    push_rows(torch.tensor([[0.5, 0.5, 0.0]]), slice(0, 3), chunk, 0.0, 1.0, out)
     np.testing.assert_allclose(out[0], [0.6, 0.4, 0.0], atol=1e-6)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attnviz.attention import select
-from attnviz.attention.blocks import row_blocks
+from attnviz.attention.blocks import each_strip
 from attnviz.attention.select import kth_smallest
 from attnviz.attention.stats import MatrixStats, entropy, focus, uniform_entropy
 from attnviz.domain import Size
@@ -19,8 +19,7 @@ from tests.helpers.planted import planted_call, random_stochastic
 def stats_of(matrices, prefix, grid, patch=8):
     call = planted_call(matrices)
     stats = MatrixStats(call.query.shape[1], prefix, grid, patch, call.query.device)
-    for block in row_blocks(call):
-        stats.add(block)
+    each_strip(call, stats.add, logits=True)
     return stats
 
 
