@@ -21,6 +21,7 @@ from attnviz.domain import (
     DEFAULT_CMAP,
     DEFAULT_DPI,
     DEFAULT_OUT,
+    Engine,
     ImageFormat,
     Interpolation,
     Query,
@@ -190,6 +191,38 @@ class FigureOptions(InputOptions):
             rich_help_panel=RUN_PANEL,
         ),
     ] = "auto"
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="What joins the stages: this machine, or a Ray cluster (attnviz[ray]).",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = Engine.LOCAL
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="The Ray cluster to use.",
+            show_default="one of this machine, for this run",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None
+    cpus_per_model: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|N",
+            help="CPU cores of each model on a Ray cluster without GPUs.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "auto"
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only part I of N of the pictures, from 0: the same part on every machine.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None
     fail_fast: Annotated[
         bool,
         typer.Option(

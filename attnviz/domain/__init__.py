@@ -24,6 +24,7 @@ from attnviz.domain.choices import (
     DEFAULT_TOLERANCE,
     PAGE_INCHES,
     DiscardOrder,
+    Engine,
     Fit,
     Fusion,
     ImageFormat,
@@ -76,6 +77,7 @@ from attnviz.domain.picture import (
 from attnviz.domain.relevance import (
     RelevanceMaps,
 )
+from attnviz.domain.shard import Shard
 from attnviz.domain.tokens import (
     MatrixMaps,
     QkvMaps,
@@ -118,6 +120,7 @@ __all__ = [
     "ComparedRow",
     "DiscardOrder",
     "DrawStyle",
+    "Engine",
     "FeaturesMaps",
     "Fit",
     "FitGeometry",
@@ -150,6 +153,7 @@ __all__ = [
     "RolloutOptions",
     "Scale",
     "ScoreMaps",
+    "Shard",
     "Size",
     "WrittenFile",
     "sha256_of",

@@ -69,6 +69,14 @@ class Backbone:
             tokens: Tensor = forward(batch)
             return tokens
 
+    def to(self, device: torch.device) -> Backbone:
+        """This model on another device, moved in place."""
+        self.module = self.module.to(device)
+        self.device = next(self.module.parameters()).device
+        offset = self._positions.offset
+        self._positions = PositionTable(self.module, self.info.positions, offset=offset)
+        return self
+
     def batch(self, images: Sequence[PreparedImage]) -> Tensor:
         """Prepared pictures of one size as a (B, 3, h, w) tensor on the model's device."""
         stacked = torch.from_numpy(np.stack([image.tensor for image in images]))
