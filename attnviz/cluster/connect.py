@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ DEFAULT_CPUS = 4
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
 }
 
 
@@ -98,7 +99,7 @@ def _connect(request: ClusterRequest) -> tuple[Any, bool]:
     if request.address is None:
         options |= {"include_dashboard": False}
     try:
-        with warnings.catch_warnings():
+        with _standard_error_closed(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(**options)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
@@ -112,6 +113,23 @@ def _connect(request: ClusterRequest) -> tuple[Any, bool]:
             "give the address that 'ray start --head' printed, as HOST:PORT",
         ) from error
     return ray, True
+
+
+@contextmanager
+def _standard_error_closed() -> Iterator[None]:
+    """Nothing written to file 2 arrives anywhere: Ray's own core announces there that it is quiet.
+
+    Python's ``sys.stderr`` cannot stop it, since the core does not write through Python.
+    """
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _check_same(ray: Any, address: str) -> None:

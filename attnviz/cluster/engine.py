@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -96,8 +97,10 @@ class ClusterRun:
         now = self._pool()
         # Every model gets its share, also of few pictures.
         block = max(1, min(block, -(-len(numbers) // (2 * now.models))))
-        dataset = self._dataset(numbers, -(-len(numbers) // block), now)
-        rows = dataset.iter_rows()
+        with warnings.catch_warnings():
+            # Ray Data sets and warns of its own deprecated settings.
+            warnings.simplefilter("ignore")
+            rows = self._dataset(numbers, -(-len(numbers) // block), now).iter_rows()
         try:
             for row in rows:
                 event = unpacked(row)
