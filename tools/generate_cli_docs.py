@@ -26,6 +26,7 @@ the same.
     attnviz render CONFIG [--check | --list]
     attnviz info FIGURE
     attnviz eval IMAGES MASKS [options]
+    attnviz merge OUT PART...
     attnviz models
 
 INPUT is any mix of files, folders (searched with their sub-folders), globs, and `-` for a list of

@@ -19,6 +19,7 @@ from attnviz.cli.commands.heads import heads
 from attnviz.cli.commands.info import info
 from attnviz.cli.commands.layers import layers
 from attnviz.cli.commands.matrix import matrix
+from attnviz.cli.commands.merge import merge
 from attnviz.cli.commands.models import models
 from attnviz.cli.commands.patch import patch
 from attnviz.cli.commands.qkv import qkv
@@ -55,6 +56,7 @@ app.command(cls=CommandWithFile)(flatten(qkv))
 app.command(name="eval", cls=CommandWithFile)(flatten(evaluate))
 app.command()(render)
 app.command()(info)
+app.command()(merge)
 app.command()(models)
 
 
