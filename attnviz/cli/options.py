@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from attnviz.address import path_of
 from attnviz.cli.complete import cmap_names
 from attnviz.cli.input_options import RUN_PANEL, ConfigOption, InputOptions, QuietOption
 from attnviz.domain import (
@@ -59,7 +60,8 @@ class FigureOptions(InputOptions):
         list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Pictures: files, folders, globs, or - for a list on standard input.",
+            help="Pictures: files, folders, globs, addresses (s3://...), or - for a list on "
+            "standard input.",
             show_default=False,
         ),
     ]
@@ -127,8 +129,10 @@ class FigureOptions(InputOptions):
         typer.Option(
             "--out",
             "-o",
+            parser=path_of,
             metavar="FOLDER",
-            help="Where results go; sub-folders of an input folder are kept.",
+            help="Where results go, also an address (s3://...); sub-folders of an input folder are "
+            "kept.",
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = Path(DEFAULT_OUT)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from attnviz.address import Address
 from attnviz.domain import ImageFormat, WrittenFile
 from attnviz.errors import OutputError
 from attnviz.output.record import KEY, read_record, to_json
@@ -56,6 +57,10 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
         OutputError: It cannot be written: no permission, disk full, a folder of that name.
     """
     try:
+        if isinstance(path, Address):
+            with path.complete() as stream:
+                yield stream
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(path.parent) as (stream, temporary):
             yield stream
@@ -68,11 +73,15 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def probe(folder: Path) -> None:
-    """Write a few bytes into the folder and remove them.
+    """Make the folder if needed, write a few bytes into it and remove them.
 
     Raises:
         OSError: That does not work.
     """
+    if isinstance(folder, Address):
+        folder.probe()
+        return
+    folder.mkdir(parents=True, exist_ok=True)
     with _temporary(folder) as (stream, _):
         stream.write(b"attnviz")
         stream.flush()
@@ -81,6 +90,8 @@ def probe(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove what killed runs left half written in the folder, unless it may still be in use."""
+    if isinstance(folder, Address):
+        return  # an upload that was cut off leaves nothing in most stores, and the rest tell no age
     oldest = time.time() - _STALE_SECONDS
     for left in folder.glob(f"{_TEMPORARY}*.tmp"):
         with suppress(OSError):
