@@ -178,7 +178,7 @@ def pool(ray: Any, request: ClusterRequest, device: str) -> Pool:
     if gpus and device != "cpu":
         return Pool(len(nodes), gpus, threads=1, cpus=1, gpus=1)
     cores = [int(node.get("CPU", 0)) for node in nodes]
-    threads = request.cpus_per_model or max(1, min(DEFAULT_CPUS, *cores, max(cores)))
+    threads = request.cpus_per_model or max(1, min(DEFAULT_CPUS, max(cores)))
     models = sum(count // threads for count in cores)
     if not models:
         raise UsageError(

@@ -17,8 +17,6 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-import torch
-
 from attnviz.cluster.connect import Pool, pool
 from attnviz.cluster.tasks import (
     NUMBER,
@@ -37,8 +35,6 @@ from attnviz.events import Event, Failed
 from attnviz.models.backbone import Backbone
 from attnviz.output.plan import OutputPlan
 from attnviz.requests import RunRequest
-
-CPU = torch.device("cpu")
 
 TASK_CPUS = 0.5
 """Reserved by a task that reads or draws: half the time it waits for a disk or a neighbour."""
@@ -64,8 +60,9 @@ class ClusterRun:
         self._works = [Work(file, plan) for file, plan in plans.items()]
         self._info = model.info
         # Loaded once, here: the other machines need neither the weights' file nor the network.
-        on_cpu = model if model.device.type == "cpu" else copy.deepcopy(model).to(CPU)
+        on_cpu = model if model.device.type == "cpu" else copy.deepcopy(model).to("cpu")
         self._model = ray.put(on_cpu)
+        self._cause = ""
 
     def events(self) -> Generator[Event, None, None]:
         """One event a picture, in the order in which they are finished."""
@@ -80,7 +77,7 @@ class ClusterRun:
             if not left:
                 return
         for number in sorted(left):
-            yield Failed(str(self._works[number].file.path), _died(self._works[number].file))
+            yield Failed(str(self._works[number].file.path), self._died(self._works[number].file))
 
     def _block(self) -> int:
         size = self._request.batch_size or 1
@@ -94,27 +91,34 @@ class ClusterRun:
         self, numbers: Sequence[int], block: int
     ) -> Generator[tuple[int, Event], None, None]:
         """Take these pictures through the stages; whatever is lost is missing at the end."""
-        now = self._pool()
-        # Every model gets its share, also of few pictures.
-        block = max(1, min(block, -(-len(numbers) // (2 * now.models))))
-        with warnings.catch_warnings():
-            # Ray Data sets and warns of its own deprecated settings.
-            warnings.simplefilter("ignore")
-            rows = self._dataset(numbers, -(-len(numbers) // block), now).iter_rows()
         try:
+            now = self._pool()
+            # Every model gets its share, also of few pictures.
+            block = max(1, min(block, -(-len(numbers) // (2 * now.models))))
+            with warnings.catch_warnings():
+                # Ray Data sets and warns of its own deprecated settings.
+                warnings.simplefilter("ignore")
+                rows = self._dataset(numbers, -(-len(numbers) // block), now).iter_rows()
             for row in rows:
                 event = unpacked(row)
                 if isinstance(event, Fault):
                     raise event.error
                 yield int(row[NUMBER]), event
-        except self._losses():
-            return
+        except self._losses() as error:
+            self._cause = (str(error).splitlines() or [""])[-1].strip() or type(error).__name__
 
     def _losses(self) -> tuple[type[Exception], ...]:
         from ray.data.exceptions import ExecutionTimeoutError
         from ray.exceptions import RayError
 
         return RayError, ExecutionTimeoutError
+
+    def _died(self, file: ImageFile) -> MemoryNeededError:
+        cause = f" ({self._cause})" if self._cause else ""
+        return MemoryNeededError(
+            f"{file.path.name}: the process that worked on it died, each time it was tried{cause}",
+            "perhaps for want of memory: give a smaller --size or --dpi, or more --cpus-per-model",
+        )
 
     def _dataset(self, numbers: Sequence[int], blocks: int, now: Pool) -> Any:
         job = Job(self._request, self._info, now.device, os.getcwd())  # noqa: PTH109
@@ -144,10 +148,3 @@ def _quieten(context: Any) -> None:
     context.print_on_execution_start = False
     context.max_errored_blocks = -1
     context.execution_no_progress_timeout_s = STALL_SECONDS
-
-
-def _died(file: ImageFile) -> MemoryNeededError:
-    return MemoryNeededError(
-        f"{file.path.name}: the process that worked on it died, each time it was tried",
-        "perhaps for want of memory: give a smaller --size or --dpi, or more --cpus-per-model",
-    )

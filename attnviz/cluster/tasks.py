@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +45,17 @@ class Fault:
     """An exception that nobody raises on purpose, on its way to where the run began."""
 
     error: BaseException
+
+    @classmethod
+    def of(cls, error: Exception) -> Fault:
+        """The exception with its own traceback in words, which does not travel otherwise."""
+        lines = "".join(traceback.format_exception(error))
+        error.add_note(f"In a process of the cluster:\n{lines}")
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301  (made a line before)
+        except Exception:  # noqa: BLE001 - whatever its class has against it
+            return cls(RuntimeError(lines))
+        return cls(error)
 
 
 @dataclass(frozen=True)
@@ -106,14 +118,14 @@ class ModelWorker:
 
     def __init__(self, job: Job, model: Any, threads: int) -> None:
         import ray
-        import torch
 
         from attnviz.attention.tables import table
+        from attnviz.models.backbone import compute_with
         from attnviz.stages.model import ModelStage
 
         _enter(job.folder)
-        torch.set_num_threads(threads)
-        backbone = ray.get(model[0]).to(torch.device(job.device))
+        compute_with(threads)
+        backbone = ray.get(model[0]).to(job.device)
         self._table = table
         self._stage = ModelStage(job.request, backbone)
 
@@ -142,7 +154,7 @@ class ModelWorker:
                     yield _block(packed(number, drawing))
         except Exception as error:  # noqa: BLE001 - raised again where the run began
             for number, _ in left.values():
-                yield _block(packed(number, Fault(error)))
+                yield _block(packed(number, Fault.of(error)))
 
 
 def _block(row: Row) -> Any:
@@ -155,7 +167,7 @@ def _guarded(stage: Callable[[], Any]) -> Any:
     try:
         return stage()
     except Exception as error:  # noqa: BLE001 - raised again where the run began
-        return Fault(error)
+        return Fault.of(error)
 
 
 def _enter(folder: str) -> None:

@@ -69,9 +69,9 @@ class Backbone:
             tokens: Tensor = forward(batch)
             return tokens
 
-    def to(self, device: torch.device) -> Backbone:
+    def to(self, device: str) -> Backbone:
         """This model on another device, moved in place."""
-        self.module = self.module.to(device)
+        self.module = self.module.to(torch.device(device))
         self.device = next(self.module.parameters()).device
         offset = self._positions.offset
         self._positions = PositionTable(self.module, self.info.positions, offset=offset)
@@ -83,6 +83,11 @@ class Backbone:
         if self.device.type == "cuda":
             stacked = stacked.pin_memory()
         return stacked.to(self.device, self.dtype, non_blocking=True)
+
+
+def compute_with(threads: int) -> None:
+    """How many CPU cores a model of this process computes with, instead of all."""
+    torch.set_num_threads(threads)
 
 
 def find_family(timm_name: str) -> str | None:
