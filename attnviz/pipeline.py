@@ -35,6 +35,7 @@ from attnviz.stages.read import ReadStage, Ready, Seen
 
 if TYPE_CHECKING:
     from attnviz.cluster.connect import Starting
+    from attnviz.cluster.engine import ClusterRun
 
 READERS = 2
 
@@ -73,14 +74,17 @@ def _events(
             check_command(model.info, request.command)
             check_size(model.info.patch, request.inputs.size, request.inputs.fit)
             total = len(found.files) + len(found.missing)
+            work = (
+                _Run(request, model, plans)
+                if starting is None
+                else _on_cluster(starting, request, model, plans)
+            )
             yield Started(total, model.info, model.notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
-        if found.files and model is not None:
-            if starting is None:
-                yield from _Run(request, model, plans).events()
-            else:
-                yield from _distributed(starting, request, model, plans)
+        if found.files:
+            with closing(work.events()) as events:
+                yield from events
 
 
 def _cluster(request: RunRequest, found: Found) -> AbstractContextManager[Starting | None]:
@@ -93,13 +97,14 @@ def _cluster(request: RunRequest, found: Found) -> AbstractContextManager[Starti
     return cluster(request.cluster)
 
 
-def _distributed(
+def _on_cluster(
     starting: Starting, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
-) -> Iterator[Event]:
+) -> ClusterRun:
     from attnviz.cluster.engine import ClusterRun
 
-    with closing(ClusterRun(starting.ray(), request, model, plans).events()) as events:
-        yield from events
+    # Asked for its errors: those of a command's second picture are told before anything runs.
+    ModelStage(request, model)
+    return ClusterRun(starting.ray(), request, model, plans)
 
 
 def _on_cpu(model: ModelRequest) -> ModelRequest:
@@ -118,7 +123,7 @@ class _Run:
         self.reading = ReadStage(request, model.info, model.device.type)
         self.modelling = ModelStage(request, model)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """One event a picture, in the order of the pictures where batches hold one each."""
         workers = self._workers()
         with (
