@@ -105,9 +105,10 @@ def _connect(request: ClusterRequest) -> tuple[Any, bool]:
         with _standard_error_closed(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(**options)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:
+        # Ray raises its bare kind where a part of a cluster does not start in time.
         if request.address is None:
-            reason = str(error).splitlines()[0]
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UsageError(
                 f"--engine ray: no cluster can be started here ({reason})", "use --engine local"
             ) from error

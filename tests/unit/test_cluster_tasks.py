@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from attnviz.cluster import connect
 from attnviz.cluster.connect import Pool, pool
 from attnviz.cluster.tasks import _guarded, packed, unpacked
 from attnviz.errors import UsageError
@@ -53,6 +54,28 @@ def test_models_are_placed_by_what_the_machines_have(nodes, cpus, device, expect
 def test_what_no_machine_has_is_told(nodes, cpus, device, reason):
     with pytest.raises(UsageError, match=reason) as caught:
         pool(ray_with(*nodes), ClusterRequest(cpus_per_model=cpus), device)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "reason"),
+    [
+        (None, Exception("timed out\nafter 30 s"), "no cluster can be started here .timed out.$"),
+        (None, OSError(), "no cluster can be started here .OSError.$"),
+        ("10.0.0.1:6379", ConnectionError("no"), "--ray-address: no Ray cluster answers at 10.0.0"),
+    ],
+)
+def test_a_cluster_that_does_not_start_is_told(monkeypatch, address, error, reason):
+    def init(**_options):
+        raise error
+
+    silent = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setattr(connect, "_import", lambda: silent)
+    with (
+        connect.cluster(ClusterRequest(address=address)) as starting,
+        pytest.raises(UsageError, match=reason) as caught,
+    ):
+        starting.ray()
     assert caught.value.hint
 
 
