@@ -36,13 +36,22 @@ def plan_request(
 ) -> tuple[Found, dict[ImageFile, OutputPlan]]:
     """The pictures of a request and where their files go, below ``into`` if that is given.
 
+    Of a shard: its own pictures, and its own part of the inputs that gave nothing.
+
     Raises:
         UsageError: Names that cannot be given.
     """
     output = request.output
     found = find_images(request.inputs.inputs, exclude=output.folder)
     placed = output if into is None else replace(output, folder=into)
-    return found, plan_outputs(found.files, command_name(request.command), placed)
+    # Names are settled over all pictures: those of two shards must not meet either.
+    plans = plan_outputs(found.files, command_name(request.command), placed)
+    shard = request.inputs.shard
+    if shard is None:
+        return found, plans
+    plans = {file: plan for file, plan in plans.items() if shard.holds(file.path)}
+    missing = tuple((name, error) for name, error in found.missing if shard.holds(name))
+    return replace(found, files=tuple(plans), missing=missing), plans
 
 
 def outlook(request: RunRequest) -> list[Outlook]:

@@ -1,7 +1,8 @@
-"""The stages joined in this process, for one picture or many. Prints nothing; yields events.
+"""The stages joined for one picture or many. Prints nothing; what happens is yielded as events.
 
-Reading runs ahead in threads, the model takes batches of one size in this process, drawing follows
-behind in processes that never import torch. Every queue is bounded, so memory stays flat.
+On one machine: reading runs ahead in threads, the model takes batches of one size in this process,
+drawing follows behind in processes that never import torch. Every queue is bounded, so memory stays
+flat. On a cluster ``attnviz.cluster`` joins the same stages.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.compute import check_command
 from attnviz.attention.tables import table
 from attnviz.domain import ImageFile
 from attnviz.events import SAME_WORK, Done, Event, Failed, Skipped, Started
+from attnviz.images.find import Found
 from attnviz.images.fit import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
@@ -25,10 +28,14 @@ from attnviz.outlook import plan_request
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.reference import check_second
 from attnviz.render import Pending, Renderer, RenderJob
-from attnviz.requests import RunRequest
+from attnviz.requests import ModelRequest, RunRequest
 from attnviz.stages.draw import finish, job_of
-from attnviz.stages.model import ModelStage, Seen
-from attnviz.stages.read import ReadStage, Ready
+from attnviz.stages.model import ModelStage
+from attnviz.stages.read import ReadStage, Ready, Seen
+
+if TYPE_CHECKING:
+    from attnviz.cluster.connect import Starting
+    from attnviz.cluster.engine import ClusterRun
 
 READERS = 2
 
@@ -61,17 +68,48 @@ def _events(
     check_second(request.command)
     found, plans = plan_request(request, into)
     check_folder(into or request.output.folder, plans.values())
-    if found.files:
-        model = model or load_backbone(request.model)
-        check_command(model.info, request.command)
-        check_size(model.info.patch, request.inputs.size, request.inputs.fit)
-        total = len(found.files) + len(found.missing)
-        work = _Run(request, model, plans)
-        yield Started(total, model.info, model.notes, found.skipped)
-    for name, error in found.missing:
-        yield Failed(name, error)
-    if found.files:
-        yield from work.events()
+    with _cluster(request, found) as starting:
+        if found.files:
+            model = model or load_backbone(_on_cpu(request.model) if starting else request.model)
+            check_command(model.info, request.command)
+            check_size(model.info.patch, request.inputs.size, request.inputs.fit)
+            total = len(found.files) + len(found.missing)
+            work = (
+                _Run(request, model, plans)
+                if starting is None
+                else _on_cluster(starting, request, model, plans)
+            )
+            yield Started(total, model.info, model.notes, found.skipped)
+        for name, error in found.missing:
+            yield Failed(name, error)
+        if found.files:
+            with closing(work.events()) as events:
+                yield from events
+
+
+def _cluster(request: RunRequest, found: Found) -> AbstractContextManager[Starting | None]:
+    """The cluster that a request asks for, starting while the model loads; None without one."""
+    if request.cluster is None or not found.files:
+        return nullcontext()
+    # Ray is an extra, and slow to import.
+    from attnviz.cluster.connect import cluster
+
+    return cluster(request.cluster)
+
+
+def _on_cluster(
+    starting: Starting, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
+) -> ClusterRun:
+    from attnviz.cluster.engine import ClusterRun
+
+    # Asked for its errors: those of a command's second picture are told before anything runs.
+    ModelStage(request, model)
+    return ClusterRun(starting.ray(), request, model, plans)
+
+
+def _on_cpu(model: ModelRequest) -> ModelRequest:
+    # The machine where a run on a cluster begins need not have the device that its models run on.
+    return replace(model, device="cpu")
 
 
 class _Run:
@@ -85,7 +123,7 @@ class _Run:
         self.reading = ReadStage(request, model.info, model.device.type)
         self.modelling = ModelStage(request, model)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """One event a picture, in the order of the pictures where batches hold one each."""
         workers = self._workers()
         with (

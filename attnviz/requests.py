@@ -23,6 +23,7 @@ from attnviz.domain import (
     Query,
     RelevanceMethod,
     RolloutOptions,
+    Shard,
     Size,
     take_choices,
 )
@@ -59,7 +60,8 @@ class ModelRequest:
 class InputRequest:
     """Which pictures, and how they become model inputs.
 
-    ``inputs``: files, folders, globs, or "-" for a list on standard input.
+    ``inputs``: files, folders, globs, or "-" for a list on standard input. ``shard``: only the
+    pictures that belong to it.
     """
 
     inputs: tuple[str, ...]
@@ -68,9 +70,22 @@ class InputRequest:
     max_pixels: int = DEFAULT_MAX_PIXELS
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         take_choices(self)
+
+
+@dataclass(frozen=True)
+class ClusterRequest:
+    """A run on a Ray cluster instead of in this process.
+
+    ``address`` None: a cluster of this machine, for this run. ``cpus_per_model``: CPU cores that
+    one model computes with where there are no GPUs; 0 means automatic.
+    """
+
+    address: str | None = None
+    cpus_per_model: int = 0
 
 
 @dataclass(frozen=True)
@@ -270,6 +285,7 @@ class RunRequest:
     """One run of one command over any number of pictures.
 
     ``batch_size`` 0 means automatic. ``workers`` None means automatic, 0 draws in this process.
+    ``cluster`` None: everything runs on this machine, in this process and the ones that draw.
     """
 
     command: CommandRequest
@@ -280,3 +296,4 @@ class RunRequest:
     batch_size: int = 0
     workers: int | None = None
     fail_fast: bool = False
+    cluster: ClusterRequest | None = None

@@ -28,6 +28,7 @@ the same.
     attnviz eval IMAGES MASKS [options]
     attnviz evolve CHECKPOINT... --image IMAGE [options]
     attnviz explore IMAGE [-o FILE] [options]
+    attnviz merge OUT PART...
     attnviz models
 
 INPUT is any mix of files, folders (searched with their sub-folders), globs, and `-` for a list of
@@ -49,8 +50,8 @@ SHARED = """## Options of every figure command
 
 `attnviz eval` and `attnviz explore` have those of the panels Model and Pictures, and `--quiet` and
 `--config`.
-`attnviz evolve` has all but `--checkpoint`, `--random-weights`, `--batch-size`, `--workers` and
-`--fail-fast`.
+`attnviz compare` and `attnviz evolve` have all but those of the panel Run; the weights of `evolve`
+are its arguments.
 """
 
 

@@ -162,9 +162,7 @@ def _maps_of(
         mean_attention=attention.mean(axis=0),
         edges=found.edges,
         token_entropy=entropy,
-        to_cls=_numpy(found.to_first[:, info.prefix :].unflatten(1, grid))
-        if info.has_cls
-        else None,
+        to_cls=to_cls.reshape(-1, *grid) if info.has_cls else None,
         logit_range=found.range,
         grid=grid,
         layer=layer,

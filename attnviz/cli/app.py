@@ -21,6 +21,7 @@ from attnviz.cli.commands.heads import heads
 from attnviz.cli.commands.info import info
 from attnviz.cli.commands.layers import layers
 from attnviz.cli.commands.matrix import matrix
+from attnviz.cli.commands.merge import merge
 from attnviz.cli.commands.models import models
 from attnviz.cli.commands.patch import patch
 from attnviz.cli.commands.qkv import qkv
@@ -59,6 +60,7 @@ app.command(cls=CommandWithFile)(flatten(evolve))
 app.command(cls=CommandWithFile)(flatten(explore))
 app.command()(render)
 app.command()(info)
+app.command()(merge)
 app.command()(models)
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from attnviz.address import is_address
 from attnviz.cli.commands.features import features_request
 from attnviz.cli.commands.heads import heads_request
 from attnviz.cli.commands.layers import layers_request
@@ -181,6 +182,8 @@ def _options(command: Any) -> dict[str, Any]:
 
 def _below(folder: Path, written: str) -> str:
     """A path of the file as seen from here, without detours; links keep their meaning."""
+    if is_address(written):
+        return written
     joined = os.path.join(folder, written)  # noqa: PTH118 - a Path would eat a trailing slash
     direct = os.path.normpath(joined)
     same = os.path.realpath(direct) == os.path.realpath(joined)

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from attnviz.address import path_of
 from attnviz.cli.complete import cmap_names
 from attnviz.cli.input_options import RUN_PANEL, ConfigOption, InputOptions, QuietOption
 from attnviz.domain import (
@@ -21,6 +22,7 @@ from attnviz.domain import (
     DEFAULT_CMAP,
     DEFAULT_DPI,
     DEFAULT_OUT,
+    Engine,
     ImageFormat,
     Interpolation,
     Query,
@@ -74,7 +76,8 @@ class FigureOptions(InputOptions):
         list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Pictures: files, folders, globs, or - for a list on standard input.",
+            help="Pictures: files, folders, globs, addresses (s3://...), or - for a list on "
+            "standard input.",
             show_default=False,
         ),
     ]
@@ -142,8 +145,10 @@ class FigureOptions(InputOptions):
         typer.Option(
             "--out",
             "-o",
+            parser=path_of,
             metavar="FOLDER",
-            help="Where results go; sub-folders of an input folder are kept.",
+            help="Where results go, also an address (s3://...); sub-folders of an input folder are "
+            "kept.",
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = Path(DEFAULT_OUT)
@@ -198,6 +203,14 @@ class FigureOptions(InputOptions):
         ),
     ] = False
 
+    quiet: QuietOption = False
+    config: ConfigOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(FigureOptions):
+    """What every command takes that draws one figure a picture: how many at a time, and where."""
+
     batch_size: Annotated[
         str,
         typer.Option(
@@ -214,6 +227,38 @@ class FigureOptions(InputOptions):
             rich_help_panel=RUN_PANEL,
         ),
     ] = "auto"
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="What joins the stages: this machine, or a Ray cluster (the extra ray).",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = Engine.LOCAL
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="The Ray cluster to use.",
+            show_default="one of this machine, for this run",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None
+    cpus_per_model: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|N",
+            help="CPU cores of each model on a Ray cluster without GPUs.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = "auto"
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Only part I of N of the pictures, from 0: the same part on every machine.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None
     fail_fast: Annotated[
         bool,
         typer.Option(
@@ -222,12 +267,10 @@ class FigureOptions(InputOptions):
             rich_help_panel=RUN_PANEL,
         ),
     ] = False
-    quiet: QuietOption = False
-    config: ConfigOption = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedOptions(FigureOptions):
+class SharedOptions(RunOptions):
     """What every command takes that draws the attention of heads."""
 
     heads: HeadsOption = None

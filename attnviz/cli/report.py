@@ -27,6 +27,7 @@ class Report:
     Standard output gets one written path a line, or with ``as_json`` one record a line (``status``
     done, skipped or failed), so that it can be piped. Progress, notes, tables and the summary go
     to standard error; ``quiet`` leaves only failures there, and the summary if there were any.
+    ``may_be_empty``: a run without pictures is no failure; a shard of few inputs is one.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class Report:
         *,
         as_json: bool = False,
         quiet: bool = False,
+        may_be_empty: bool = False,
         out: TextIO | None = None,
         err: TextIO | None = None,
     ) -> None:
         self._as_json = as_json
         self._quiet = quiet
+        self._may_be_empty = may_be_empty
         self._out = sys.stdout if out is None else out
         self._err = sys.stderr if err is None else err
         self._progress: Progress = make_progress(self._err, quiet=quiet)
@@ -140,6 +143,9 @@ class Report:
                 self._emit({"status": "written", "kind": file.kind, "path": str(file.path)})
 
     def _finish(self) -> int:
+        if not self._finished and self._may_be_empty:
+            self._say("no picture belongs to this shard")
+            return 0
         if not self._finished:
             self._progress.line("error: no pictures were found")
             return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnviz.cli.report import Report
@@ -14,23 +15,24 @@ from attnviz.cli.values import (
     parse_device,
     parse_limits,
     parse_model_args,
+    parse_shard,
     parse_size,
     parse_width,
 )
-from attnviz.domain import DrawStyle, Scale
+from attnviz.domain import DrawStyle, Engine, Scale
 from attnviz.errors import UsageError
 from attnviz.output.table import check_table
-from attnviz.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
+from attnviz.requests import ClusterRequest, InputRequest, ModelRequest, OutputRequest, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnviz.cli.input_options import InputOptions
-    from attnviz.cli.options import FigureOptions
+    from attnviz.cli.options import FigureOptions, RunOptions
     from attnviz.requests import CommandRequest
 
 
-def run(command: CommandRequest, options: FigureOptions) -> int:
+def run(command: CommandRequest, options: RunOptions) -> int:
     """Run one command over its inputs and report it; the exit code.
 
     Raises:
@@ -40,11 +42,12 @@ def run(command: CommandRequest, options: FigureOptions) -> int:
     from attnviz import pipeline
     from attnviz.gather import gather
 
-    report = Report(as_json=options.json, quiet=options.quiet)
+    may_be_empty = request.inputs.shard is not None
+    report = Report(as_json=options.json, quiet=options.quiet, may_be_empty=may_be_empty)
     return report.consume(gather(request, pipeline.run(request)))
 
 
-def run_request(command: CommandRequest, options: FigureOptions) -> RunRequest:
+def run_request(command: CommandRequest, options: RunOptions) -> RunRequest:
     """Every option read and checked as far as it can be without a model or a picture.
 
     Raises:
@@ -53,13 +56,40 @@ def run_request(command: CommandRequest, options: FigureOptions) -> RunRequest:
     return RunRequest(
         command=command,
         model=model_request(options),
-        inputs=input_request(options.inputs, options),
+        inputs=replace(input_request(options.inputs, options), shard=parse_shard(options.shard)),
         output=output_request(options),
         style=draw_style(options),
         batch_size=parse_count("--batch-size", options.batch_size, least=1) or 0,
         workers=parse_count("--workers", options.workers, least=0),
         fail_fast=options.fail_fast,
+        cluster=cluster_request(options),
     )
+
+
+def cluster_request(options: RunOptions) -> ClusterRequest | None:
+    """The options of a run on a cluster; None for a run on this machine.
+
+    Raises:
+        UsageError: An option of the one for a run of the other kind.
+    """
+    cpus = parse_count("--cpus-per-model", options.cpus_per_model, least=1)
+    if options.engine is Engine.RAY:
+        if options.workers != "auto":
+            raise UsageError(
+                "--workers counts the processes of this machine, and --engine ray has its own",
+                "leave it out; see --cpus-per-model",
+            )
+        if options.device not in ("auto", "cpu", "cuda"):
+            raise UsageError(
+                f"--device {options.device}: Ray gives every model a device of its own",
+                "use --device auto, cpu or cuda",
+            )
+        return ClusterRequest(address=options.ray_address, cpus_per_model=cpus or 0)
+    given = (("--ray-address", options.ray_address), ("--cpus-per-model", cpus))
+    for name, value in given:
+        if value is not None:
+            raise UsageError(f"{name} needs --engine ray")
+    return None
 
 
 def model_request(options: InputOptions) -> ModelRequest:

@@ -11,7 +11,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from attnviz.domain import COLUMN_INCHES, DEFAULT_CMAP, PAGE_INCHES, Size
+from attnviz.domain import COLUMN_INCHES, DEFAULT_CMAP, PAGE_INCHES, Shard, Size
 from attnviz.errors import UsageError
 from attnviz.output.plan import LONGEST_STEM
 
@@ -104,6 +104,24 @@ def parse_count(option: str, text: str, *, least: int) -> int | None:
     if not re.fullmatch(r"\d{1,9}", written, re.ASCII) or int(written) < least:
         raise UsageError(f"{option}: {text!r} is neither auto nor a number from {least} up")
     return int(written)
+
+
+def parse_shard(text: str | None) -> Shard | None:
+    """``0/8``: the first of eight parts.
+
+    Raises:
+        UsageError: Not of that form, or a part that does not exist.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text, re.ASCII)
+    if match is None:
+        raise UsageError(f"--shard: {text!r} is no shard", "write I/N, from 0: 0/8 to 7/8")
+    index, count = int(match[1]), int(match[2])
+    if index >= count:
+        last = f"the last of {count} is {count - 1}/{count}" if count else "there must be one"
+        raise UsageError(f"--shard: there is no shard {index} of {count}", f"count from 0: {last}")
+    return Shard(index, count)
 
 
 def parse_width(text: str) -> float:

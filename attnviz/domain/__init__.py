@@ -25,6 +25,7 @@ from attnviz.domain.choices import (
     PAGE_INCHES,
     SUMMARY,
     DiscardOrder,
+    Engine,
     Fit,
     Fusion,
     ImageFormat,
@@ -82,6 +83,7 @@ from attnviz.domain.picture import (
 from attnviz.domain.relevance import (
     RelevanceMaps,
 )
+from attnviz.domain.shard import Shard
 from attnviz.domain.tokens import (
     MatrixMaps,
     QkvMaps,
@@ -125,6 +127,7 @@ __all__ = [
     "ComparedRow",
     "DiscardOrder",
     "DrawStyle",
+    "Engine",
     "EvolutionMaps",
     "FeaturesMaps",
     "Fit",
@@ -160,6 +163,7 @@ __all__ = [
     "Rows",
     "Scale",
     "ScoreMaps",
+    "Shard",
     "Size",
     "WrittenFile",
     "sha256_of",

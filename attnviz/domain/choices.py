@@ -138,6 +138,13 @@ class ImageFormat(StrEnum):
     SVG = "svg"
 
 
+class Engine(StrEnum):
+    """What joins the stages of a run: this machine's processes, or a Ray cluster."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
 def take_choices(values: Any) -> None:
     """Make the members of what a dataclass was given as text: "max" becomes ``Fusion.MAX``.
 

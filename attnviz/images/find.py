@@ -5,6 +5,7 @@
   names and everything else are listed as skipped. Order is natural: 2.png before 10.png.
 - A glob (``*``, ``?``, ``[...]``, ``**``) is tried when no path of that name exists. Its matches
   are filtered like a folder's, unless the pattern itself ends in a suffix.
+- An address (``s3://...``) is a file, a folder or a glob of a store.
 - ``-`` is a list of paths on standard input, separated by NUL bytes if it has any, else by lines.
 
 Pipes, sockets and devices are never opened. Links are followed; a folder is entered once, so that
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
 
+from attnviz.address import Address, is_address, path_of
 from attnviz.domain import SUMMARY, ImageFile
 from attnviz.errors import AttnvizError, ImageError
 from attnviz.images.formats import PICTURE_SUFFIXES
@@ -100,6 +102,10 @@ class _Search:
 
     def take_input(self, written: str) -> None:
         """Take what the user wrote: a path if there is one of that name, else perhaps a glob."""
+        if is_address(written):
+            self._take_address(written, _first_magic(written))
+            return
+        written = str(path_of(written)) if written else written
         if _MAGIC.isdisjoint(written) or os.path.lexists(written):
             self.take_path(written)
         else:
@@ -110,7 +116,10 @@ class _Search:
         if not written:
             self.miss(written, "is an empty name", "name a file, a folder or a glob")
             return
-        path = Path(written)
+        if is_address(written):
+            self._take_address(written, None)
+            return
+        path = path_of(written)
         try:
             mode = path.stat().st_mode
         except (OSError, ValueError) as error:
@@ -123,6 +132,35 @@ class _Search:
             self._add(path, Path(path.name))
         else:
             self.miss(written, "is a pipe, socket or device", "save the picture to a file")
+
+    def _take_address(self, written: str, magic: int | None) -> None:
+        """Take a file of a store, all pictures of a folder there, or the matches of a glob."""
+        base, pattern = Address(written), ""
+        if magic is not None:
+            cut = written.rindex("/", 0, magic)
+            base, pattern = Address(written[:cut]), written[cut + 1 :]
+        try:
+            if not pattern and stat.S_ISREG(base.stat().st_mode):
+                self._add(base, Path(base.name))
+                return
+            names = sorted(base.below(pattern), key=lambda name: natural_key(Path(name)))
+        except OSError as error:
+            self.miss(written, _why_not(base, error), "check the address")
+            return
+        any_suffix = not _MAGIC.intersection(Path(pattern).suffix) and Path(pattern).suffix != ""
+        pictures = 0
+        for name in names:
+            if any(part.startswith(".") for part in Path(name).parts):
+                self._skipped[base / name] = "hidden"
+            elif not any_suffix and Path(name).suffix.lower() not in PICTURE_SUFFIXES:
+                self._skipped[base / name] = "no picture suffix"
+            elif self._is_own_output(base / name):
+                self._skipped[base / name] = "a figure of an earlier run"
+            else:
+                self._add(base / name, Path(name))
+                pictures += 1
+        if not pictures:
+            self._miss_pictures(written, "matches no pictures" if pattern else "holds no pictures")
 
     def _take_glob(self, pattern: str) -> None:
         parts = Path(pattern).parts
@@ -226,9 +264,15 @@ class _Search:
         return self._resolved_folders[folder]
 
 
+def _first_magic(written: str) -> int | None:
+    """Where a glob begins in an address."""
+    return next((place for place, sign in enumerate(written) if sign in _MAGIC), None)
+
+
 def _why_not(path: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return "is a link to nothing" if path.is_symlink() else "does not exist"
+        linked = not isinstance(path, Address) and path.is_symlink()
+        return "is a link to nothing" if linked else "does not exist"
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be opened: {error.strerror.lower()}"
     return f"is no valid path: {error}"

@@ -69,12 +69,25 @@ class Backbone:
             tokens: Tensor = forward(batch)
             return tokens
 
+    def to(self, device: str) -> Backbone:
+        """This model on another device, moved in place."""
+        self.module = self.module.to(torch.device(device))
+        self.device = next(self.module.parameters()).device
+        offset = self._positions.offset
+        self._positions = PositionTable(self.module, self.info.positions, offset=offset)
+        return self
+
     def batch(self, images: Sequence[PreparedImage]) -> Tensor:
         """Prepared pictures of one size as a (B, 3, h, w) tensor on the model's device."""
         stacked = torch.from_numpy(np.stack([image.tensor for image in images]))
         if self.device.type == "cuda":
             stacked = stacked.pin_memory()
         return stacked.to(self.device, self.dtype, non_blocking=True)
+
+
+def compute_with(threads: int) -> None:
+    """How many CPU cores a model of this process computes with, instead of all."""
+    torch.set_num_threads(threads)
 
 
 def find_family(timm_name: str) -> str | None:

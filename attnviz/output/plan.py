@@ -81,7 +81,6 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
     """
     hint = "choose another folder with --out"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         probe(folder)
         for place in {folder, *(plan.folder for plan in plans)}:
             sweep(place)

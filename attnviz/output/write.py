@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from attnviz.address import Address
 from attnviz.domain import ImageFormat, WrittenFile, sha256_of
 from attnviz.errors import OutputError
 from attnviz.output.record import KEY, read_record, to_json, with_files
@@ -59,6 +60,10 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
         OutputError: It cannot be written: no permission, disk full, a folder of that name.
     """
     try:
+        if isinstance(path, Address):
+            with path.complete() as stream:
+                yield stream
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(path.parent) as (stream, temporary):
             yield stream
@@ -71,11 +76,15 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def probe(folder: Path) -> None:
-    """Write a few bytes into the folder and remove them.
+    """Make the folder if needed, write a few bytes into it and remove them.
 
     Raises:
         OSError: That does not work.
     """
+    if isinstance(folder, Address):
+        folder.probe()
+        return
+    folder.mkdir(parents=True, exist_ok=True)
     with _temporary(folder) as (stream, _):
         stream.write(b"attnviz")
         stream.flush()
@@ -88,6 +97,8 @@ def sweep(folder: Path) -> None:
     A file of this machine goes when the process that wrote it is gone; those of other machines,
     which may share the folder, when they are old.
     """
+    if isinstance(folder, Address):
+        return  # an upload that was cut off leaves nothing in most stores, and the rest tell no age
     oldest = time.time() - _STALE_SECONDS
     for left in folder.glob(f"{_TEMPORARY}*.tmp"):
         with suppress(OSError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -18,18 +17,9 @@ from attnviz.models.backbone import Backbone
 from attnviz.reference import read_second
 from attnviz.requests import CommandRequest, RunRequest
 from attnviz.stages.draw import about
-from attnviz.stages.read import Ready
+from attnviz.stages.read import Ready, Seen
 
 GPU_BATCH = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A picture that went through the model, what came out, and what was found on the way."""
-
-    ready: Ready
-    maps: Maps
-    notes: tuple[str, ...] = ()
 
 
 def maps_of(

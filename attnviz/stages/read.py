@@ -18,7 +18,7 @@ from attnviz.output.record import is_current
 from attnviz.written import command_name, written_options
 
 if TYPE_CHECKING:
-    from attnviz.domain import ImageFile, ModelInfo, PreparedImage
+    from attnviz.domain import ImageFile, Maps, ModelInfo, PreparedImage
     from attnviz.output.plan import OutputPlan
     from attnviz.requests import RunRequest
 
@@ -43,6 +43,15 @@ class Ready:
     prepared: PreparedImage
     provenance: Provenance
     current: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A picture that went through the model, what came out, and what was found on the way."""
+
+    ready: Ready
+    maps: Maps
+    notes: tuple[str, ...] = ()
 
 
 class ReadStage:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnviz"
-HEAVY = ("torch", "torchvision", "timm", "matplotlib", "numpy", "PIL", "transformers")
+HEAVY = ("torch", "torchvision", "timm", "matplotlib", "numpy", "PIL", "transformers", "ray")
 TORCH_FOLDERS = ("models", "attention")
 
 LIGHT_COMMANDS = (

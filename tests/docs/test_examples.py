@@ -93,7 +93,7 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
     for file in FILES:
         toml = re.search(rf"# {re.escape(file)}\n(.*?)\n\n", TEXTS["docs/ci-and-shell.md"], re.S)
         Path(file).write_text(toml.group(1).replace("    ", ""), encoding="utf-8")
-    if arguments[0] in {"render", "info", "eval", "evolve", "explore"}:
+    if arguments[0] in {"render", "info", "eval", "evolve", "explore", "merge"}:
         # These read files that the documents only name; that they parse is what counts here.
         command = typer.main.get_command(app).commands[arguments[0]]
         command.make_context(arguments[0], arguments[1:])

@@ -61,9 +61,6 @@ class EvolveOptions(FigureOptions):
     # One picture and several sets of weights, where every other command has it the other way.
     checkpoint: Annotated[Path | None, _UNUSED] = None
     random_weights: Annotated[bool, _UNUSED] = False
-    batch_size: Annotated[str, _UNUSED] = "auto"
-    workers: Annotated[str, _UNUSED] = "auto"
-    fail_fast: Annotated[bool, _UNUSED] = False
 
 
 def evolve(options: EvolveOptions) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import FigureOptions
+from attnviz.cli.options import RunOptions
 from attnviz.cli.run import run
 from attnviz.cli.values import in_range, parse_cells, parse_index, parse_points
 from attnviz.errors import UsageError
@@ -15,7 +15,7 @@ from attnviz.requests import FeaturesRequest
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeaturesOptions(FigureOptions):
+class FeaturesOptions(RunOptions):
     """Options of ``features``."""
 
     layer: Annotated[

@@ -1,0 +1,162 @@
+"""Places outside the file system, written ``scheme://...`` and reached through fsspec.
+
+An ``Address`` is a path whose file operations go to a store: what reads or writes paths takes it as
+it is. Only what this package does with paths is there. fsspec is imported when an address is given,
+and the scheme's own package (``s3fs``, ``gcsfs``) by fsspec. ``file://`` is a path, not an address.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import re
+import stat as file_kinds
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+"""Two letters at least: ``C://`` is a drive."""
+
+_LOCAL = ("file", "local")
+ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2"})
+"""Object stores: an object appears when its upload is complete, and moving would be copying."""
+
+
+def is_address(written: str) -> bool:
+    """Whether a text names a place outside the file system."""
+    match = _ADDRESS.match(written)
+    return match is not None and match[1] not in _LOCAL
+
+
+def path_of(written: str | Path) -> Path:
+    """What the user wrote, as a path or an address."""
+    text = str(written)
+    if is_address(text):
+        return Address(text)
+    match = _ADDRESS.match(text)
+    return Path(text[match.end() :] if match else text)
+
+
+class Address(type(Path())):  # type: ignore[misc]
+    """A place in a store. Errors of the store are ``OSError``, as those of a disk."""
+
+    def __str__(self) -> str:
+        # As a path it has one slash behind the scheme; every part of it does.
+        scheme, _, rest = super().__str__().replace("\\", "/").partition(":")
+        return f"{scheme}://{rest.lstrip('/')}"
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def __reduce__(self) -> tuple[type[Address], tuple[str]]:
+        return type(self), (str(self),)
+
+    def absolute(self) -> Address:
+        """Itself: there is no current folder in a store."""
+        return self
+
+    def _store(self) -> tuple[Any, str]:
+        """The file system of this address in fsspec, and what that calls the place."""
+        from fsspec.core import url_to_fs
+
+        store, place = url_to_fs(str(self))
+        return store, place
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002
+        """Kind and size; nothing else is known of all stores."""
+        with _store_errors():
+            store, place = self._store()
+            facts = store.info(place)
+        kind = file_kinds.S_IFDIR if facts["type"] == "directory" else file_kinds.S_IFREG
+        return os.stat_result((kind, 0, 0, 1, 0, 0, facts.get("size") or 0, 0, 0, 0))
+
+    def is_file(self) -> bool:
+        """Whether something stands there that can be read."""
+        with _store_errors():
+            store, place = self._store()
+            return bool(store.isfile(place))
+
+    def open(self, mode: str = "rb", *_buffering: Any, **_text: Any) -> Any:
+        """A stream to read. Writing goes through ``complete``."""
+        if mode != "rb":
+            raise io.UnsupportedOperation(f"{self} can only be opened to read bytes")
+        return io.BytesIO(self.read_bytes())
+
+    def read_bytes(self) -> bytes:
+        """All of it."""
+        with _store_errors():
+            store, place = self._store()
+            return bytes(store.cat_file(place))
+
+    def unlink(self, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002  (as of Path)
+        """Remove it."""
+        with _store_errors():
+            store, place = self._store()
+            if not missing_ok or store.exists(place):
+                store.rm_file(place)
+
+    @contextmanager
+    def complete(self) -> Iterator[BinaryIO]:
+        """A stream whose content appears here, complete, when the block ends; not if it fails."""
+        content = io.BytesIO()
+        yield content
+        with _store_errors():
+            store, place = self._store()
+            if ATOMIC.intersection(_protocols(store)):
+                store.pipe_file(place, content.getvalue())
+                return
+            folder = posixpath.dirname(place)
+            store.makedirs(folder, exist_ok=True)
+            temporary = posixpath.join(folder, f".attnviz-{uuid.uuid4().hex}.tmp")
+            try:
+                store.pipe_file(temporary, content.getvalue())
+                store.mv(temporary, place)
+            except BaseException:
+                if store.exists(temporary):
+                    store.rm_file(temporary)
+                raise
+
+    def probe(self) -> None:
+        """Write a few bytes below this place and remove them.
+
+        Raises:
+            OSError: That does not work.
+        """
+        place = self / f".attnviz-{uuid.uuid4().hex}.tmp"
+        with place.complete() as stream:
+            stream.write(b"attnviz")
+        place.unlink()
+
+    def below(self, pattern: str = "") -> list[str]:
+        """All files below, or those that match a glob below; relative, in no order."""
+        with _store_errors():
+            store, place = self._store()
+            if not pattern:
+                found = store.find(place)
+            else:
+                found = []
+                for match in store.glob(posixpath.join(place, pattern)):
+                    found += store.find(match) if store.isdir(match) else [match]
+            root = place.rstrip("/") + "/"
+            return [name[len(root) :] for name in found if name.startswith(root)]
+
+
+def _protocols(store: Any) -> tuple[str, ...]:
+    names = store.protocol
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    """Whatever a store raises, as an ``OSError``: each has errors of its own libraries."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise OSError(0, reason) from error
