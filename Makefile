@@ -36,7 +36,7 @@ gallery: $(READY) ## compare the README's figures with what the code draws now
 	$(BIN)/attnviz render configs/gallery.toml --check
 
 evolution: $(READY) ## draw the README's figure of attention emerging from docs/evolution/
-	$(BIN)/attnviz evolve docs/evolution/*.safetensors --model demo --device cpu --dpi 120 \
+	$(BIN)/attnviz evolve docs/evolution/*.safetensors --model demo --device cpu --dpi 160 --width 4.8 \
 		--image $(SCENE).png --mask $(SCENE).mask.png --name emerging --out docs/figures --animation
 
 bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md

@@ -15,7 +15,7 @@ from attnviz.written import command_name
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("heads", "layers", "rollout", "patch", "score", "matrix", "qkv")
-SHOWN = COMMANDS[:5]
+SHOWN = (*COMMANDS, "features", "relevance")
 """The commands of the gallery."""
 
 WRITTEN = {

@@ -43,6 +43,61 @@ class Network(nn.Module):
         return self.head(self.backbone(images))
 
 
+class LogitCeiling:
+    """How far the class token's attention logits in the last block rise above a ceiling.
+
+    Self-distillation is content with a few telling cells of an object, and attention narrows to
+    them as training goes on. A ceiling over the logits, as soft-capping sets in language models
+    (Gemma 2, 2024), leaves it to gain only by taking in more cells.
+    """
+
+    def __init__(self, backbone: nn.Module, ceiling: float) -> None:
+        self.attention = backbone.blocks[-1].attn
+        self.ceiling = ceiling
+        self.seen: list[torch.Tensor] = []
+        self.attention.qkv.register_forward_hook(self._see)
+
+    def _see(self, _: nn.Module, __: object, out: torch.Tensor) -> None:
+        if torch.is_grad_enabled():  # in training, not while judged
+            self.seen.append(out)
+
+    def excess(self) -> torch.Tensor:
+        """Mean square of what patch logits have above their own mean plus the ceiling; a scalar.
+
+        Over every forward pass since the last call, which it forgets.
+        """
+        parts = []
+        for out in self.seen:
+            batch, count, _ = out.shape
+            q, k, _ = out.view(batch, count, 3, self.attention.num_heads, -1).unbind(2)
+            logits = torch.einsum("bhd,bnhd->bhn", q[:, 0], k[:, 1:]) * self.attention.scale
+            above = logits - logits.mean(dim=-1, keepdim=True) - self.ceiling
+            parts.append(above.relu().square().mean())
+        self.seen.clear()
+        return torch.stack(parts).mean()
+
+
+class DropHead:
+    """Leaves out whole heads of the last block at random, a choice of its own for every picture.
+
+    So that each head has to find the object by itself (DropHead, Zhou et al. 2020). What is kept
+    is scaled up to the same mean.
+    """
+
+    def __init__(self, backbone: nn.Module, share: float) -> None:
+        self.heads = backbone.blocks[-1].attn.num_heads
+        self.share = share
+        backbone.blocks[-1].attn.proj.register_forward_pre_hook(self._thin)
+
+    def _thin(self, _: nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        (outputs,) = inputs  # (B, N, width), head after head
+        if not self.share or not torch.is_grad_enabled():
+            return (outputs,)
+        kept = torch.rand(outputs.shape[0], 1, self.heads, 1) >= self.share
+        kept = kept / kept.float().mean(dim=2, keepdim=True).clamp(min=1 / self.heads)
+        return ((outputs.unflatten(-1, (self.heads, -1)) * kept).flatten(2),)
+
+
 class Targets:
     """The teacher's outputs, centred so that none rules and sharpened so that they say something.
 

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 import torch
-from banks import HELD_OUT_TEXTURES, load_banks
+from banks import HELD_OUT_TEXTURES, TRAIN_TEXTURES, load_banks
 from evaluate import judge, read_scenes, table
 from model import build_vit, load_weights, save_weights
 from scenes import judged_scenes
+from sharpen import choose_factors, sharpened
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = ROOT / "attnviz" / "data" / "demo.safetensors"
@@ -27,12 +28,17 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder for rendered banks")
     options = parser.parse_args()
     torch.set_num_threads(2)
-    save_weights(load_weights(options.dino), WEIGHTS, source=SOURCE)
+    seen = load_banks(held_out=False, textures=TRAIN_TEXTURES, cache=options.cache)
+    trained = load_weights(options.dino)
+    factors = choose_factors(trained, *judged_scenes(seen, count=400, side=96, seed=11))
+    print(f"factors of the last block's heads: {factors.round(1).tolist()}\n")
+    save_weights(sharpened(trained, factors), WEIGHTS, source=SOURCE)
     WEIGHTS.chmod(0o644)
     torch.manual_seed(0)
     models = {
         "untrained": build_vit().eval(),
         "supervised": load_weights(options.supervised),
+        "DINO as trained": trained,
         "DINO": load_weights(WEIGHTS),
     }
     banks = load_banks(held_out=True, textures=HELD_OUT_TEXTURES, cache=options.cache)

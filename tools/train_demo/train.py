@@ -17,8 +17,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
-from banks import HELD_OUT_TEXTURES, TRAIN_TEXTURES, Banks, halve, load_banks
-from distil import DinoHead, Network, Targets, matched
+from banks import TRAIN_TEXTURES, Banks, halve, load_banks
+from distil import DinoHead, DropHead, LogitCeiling, Network, Targets, matched
 from evaluate import judge, summary
 from model import build_vit, save_weights
 from scenes import (
@@ -41,7 +41,7 @@ class Recipe:
     """The numbers of one training run; one batch is ``batch`` objects."""
 
     method: str = "dino"
-    steps: int = 600
+    steps: int = 800
     batch: int = 64
     global_side: int = 64
     local_side: int = 32
@@ -58,6 +58,9 @@ class Recipe:
     student_temperature: float = 0.1
     teacher_temperature: float = 0.04
     teacher_momentum: float = 0.992
+    ceiling: float = 4.0
+    ceiling_weight: float = 1.0
+    drop_heads: float = 0.5
     seed: int = 0
 
 
@@ -101,6 +104,8 @@ class Run:
             ]
         )
         self.targets = Targets(recipe.outputs, recipe.teacher_temperature)
+        DropHead(self.student.backbone, recipe.drop_heads)
+        self.ceiling = LogitCeiling(self.student.backbone, recipe.ceiling)
         self.step = 0
 
     def state(self) -> dict[str, object]:
@@ -132,6 +137,9 @@ class Run:
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.recipe, self.step)
         loss, log = loss_of(objects, generator)
+        excess = self.ceiling.excess()
+        log["excess"] = excess.item()
+        loss = loss + self.recipe.ceiling_weight * excess
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.student.parameters(), self.recipe.clip)
@@ -183,7 +191,8 @@ class Run:
         view, _ = compose(self.global_banks, objects, self.wide, self.recipe.global_side, generator)
         logits = self.student(normalise(view))
         right = (logits.argmax(dim=-1) == objects).float().mean().item()
-        return functional.cross_entropy(logits, objects, label_smoothing=0.1), {"right": right}
+        loss = functional.cross_entropy(logits, objects, label_smoothing=0.1)
+        return loss, {"right": right}
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -194,11 +203,14 @@ class Run:
 
 
 def train(recipe: Recipe, out: Path, cache: Path, stop: int) -> None:
-    """Run to step ``stop``; leave checkpoints, held-out scores and weights along the way."""
+    """Run to step ``stop``; leave checkpoints, scores and weights along the way.
+
+    The scores are of training objects, so that held-out ones need not choose a step.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    run = Run(recipe, load_banks(held_out=False, textures=TRAIN_TEXTURES, cache=cache))
-    held_out = load_banks(held_out=True, textures=HELD_OUT_TEXTURES, cache=cache)
-    images, masks = judged_scenes(held_out, count=200, side=96, seed=7)
+    banks = load_banks(held_out=False, textures=TRAIN_TEXTURES, cache=cache)
+    run = Run(recipe, banks)
+    images, masks = judged_scenes(banks, count=200, side=96, seed=11)
     checkpoint = out / "checkpoint.pt"
     if checkpoint.exists():
         run.restore(checkpoint)
