@@ -80,6 +80,18 @@ class Address(type(Path())):  # type: ignore[misc]
             store, place = self._store()
             return bool(store.isfile(place))
 
+    def exists(self, *_follow: Any, **_symlinks: Any) -> bool:
+        """Whether something stands there."""
+        with _store_errors():
+            store, place = self._store()
+            return bool(store.exists(place))
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder with something in it."""
+        with _store_errors():
+            store, place = self._store()
+            return bool(store.isdir(place))
+
     def open(self, mode: str = "rb", *_buffering: Any, **_text: Any) -> Any:
         """A stream to read. Writing goes through ``complete``."""
         if mode != "rb":

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def gather(request: RunRequest | CompareRequest, events: Iterator[Event]) -> Iterator[Event]:
     """The events of a run, and one ``Gathered`` where it leaves more files than its figures.
 
-    ``failures.csv`` is written when something failed, and an earlier run's removed when nothing
-    did. A run that is cut off leaves the failures and the table of what it finished, and no
+    ``failures.csv`` (each shard's own) is written when something failed, and an earlier run's
+    removed when nothing did. A run that is cut off leaves the failures and the table of what it finished, and no
     summary; one that never started leaves everything as it was.
 
     Raises:
@@ -86,7 +86,7 @@ class _Gathering:
                 self._table.abandon()
             return []
         written = [] if self._table is None else [self._table.close()]
-        failures = write_failures(self._folder, self._failures)
+        failures = write_failures(self._folder, self._failures, self._request.inputs.shard)
         return written if failures is None else [*written, failures]
 
     def finish(self) -> tuple[WrittenFile, ...]:

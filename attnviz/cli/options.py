@@ -182,6 +182,7 @@ class FigureOptions(InputOptions):
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=path_of,
             help="Also the numbers of all pictures in one file, .csv or .parquet.",
             rich_help_panel=OUTPUT_PANEL,
         ),

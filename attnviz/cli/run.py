@@ -92,6 +92,14 @@ def cluster_request(options: RunOptions) -> ClusterRequest | None:
     return None
 
 
+def refuse_many_machines(options: FigureOptions, command: str) -> None:
+    """Raise UsageError where a command of one figure is asked to run in parts."""
+    if cluster_request(options) is not None or options.shard is not None:
+        raise UsageError(
+            f"{command} draws one figure, on one machine", "leave out --engine and --shard"
+        )
+
+
 def model_request(options: InputOptions) -> ModelRequest:
     """The options of the panel Model."""
     if options.random_weights and options.checkpoint is not None:
@@ -129,6 +137,12 @@ def input_request(inputs: Sequence[str], options: InputOptions) -> InputRequest:
 
 def output_request(options: FigureOptions) -> OutputRequest:
     """The options of the panel Output."""
+    summary = getattr(options, "summary", False)
+    if summary and options.shard is not None:
+        raise UsageError(
+            "--summary is of all pictures, and --shard takes a part of them",
+            "give each shard a --table, and join those with attnviz merge",
+        )
     return OutputRequest(
         folder=options.out,
         formats=tuple(dict.fromkeys(options.format)),
@@ -136,7 +150,7 @@ def output_request(options: FigureOptions) -> OutputRequest:
         skip_existing=options.skip_existing,
         name=check_name(options.name),
         table=options.table if options.table is None else check_table(options.table),
-        summary=getattr(options, "summary", False),
+        summary=summary,
     )
 
 

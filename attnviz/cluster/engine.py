@@ -45,6 +45,9 @@ RETRIES = 1
 STALL_SECONDS = 300.0
 """A round in which nothing moves for so long is ended; the next goes on with what is there."""
 
+HELD = 4096
+"""So many finished pictures wait for one before them, so that tables have the pictures' order."""
+
 CPU_BLOCK, GPU_BLOCK = 4, 32
 """Pictures that travel together: few, so that many processes share them; on a GPU two batches."""
 
@@ -65,6 +68,22 @@ class ClusterRun:
         self._cause = ""
 
     def events(self) -> Generator[Event, None, None]:
+        """One event a picture, in the order of the pictures unless one is far behind."""
+        held: dict[int, Event] = {}
+        due = 0
+        with closing(self._outcomes()) as outcomes:
+            for number, event in outcomes:
+                if number < due:
+                    yield event
+                    continue
+                held[number] = event
+                if len(held) > HELD:
+                    due = min(held)
+                while due in held:
+                    yield held.pop(due)
+                    due += 1
+
+    def _outcomes(self) -> Generator[tuple[int, Event], None, None]:
         """One event a picture, in the order in which they are finished."""
         left = set(range(len(self._works)))
         for block in (self._block(), 1):
@@ -73,11 +92,12 @@ class ClusterRun:
                     # A block that was lost on its way here may have been made a second time.
                     if number in left:
                         left.remove(number)
-                        yield event
+                        yield number, event
             if not left:
                 return
         for number in sorted(left):
-            yield Failed(str(self._works[number].file.path), self._died(self._works[number].file))
+            file = self._works[number].file
+            yield number, Failed(str(file.path), self._died(file))
 
     def _block(self) -> int:
         size = self._request.batch_size or 1

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.events import Failed
+from attnviz.events import SAME_WORK, Failed, Skipped
 from attnviz.render import render
 from attnviz.stages.draw import finish, job_of
 from attnviz.stages.read import ReadStage, Ready, Seen
@@ -105,6 +105,8 @@ def draw_row(row: Row, job: Job) -> Row:
         return row
     _enter(job.folder)
     seen = drawing.seen
+    if seen.ready.current:
+        return packed(row[NUMBER], Skipped(seen.ready.file, SAME_WORK, drawing.rows))
     figure = job_of(job.request, drawing.plan, seen.ready, seen.maps)
     event = _guarded(lambda: finish(seen.ready, drawing.rows, seen.notes, lambda: render(figure)))
     return packed(row[NUMBER], event)

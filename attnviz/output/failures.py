@@ -11,29 +11,32 @@ from attnviz.output.write import write_csv
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnviz.domain import WrittenFile
+    from attnviz.domain import Shard, WrittenFile
 
 NAME = "failures.csv"
 _SECOND_NAME = "attnviz-failures.csv"
 COLUMNS = ("image", "reason", "hint")
 
 
-def failures_path(folder: Path) -> Path:
+def failures_path(folder: Path, shard: Shard | None = None) -> Path:
     """Where the list goes: ``failures.csv``, or beside a file of that name that is another's.
 
-    No figure can meet it: their names hold the command.
+    Of a shard: ``failures.0-of-8.csv``. No figure can meet it: their names hold the command.
     """
-    path = folder / NAME
-    return folder / _SECOND_NAME if path.exists() and not _is_ours(path) else path
+    part = "" if shard is None else f".{shard.index}-of-{shard.count}"
+    path, second = (folder / name.replace(".csv", f"{part}.csv") for name in (NAME, _SECOND_NAME))
+    return second if path.exists() and not _is_ours(path) else path
 
 
-def write_failures(folder: Path, failures: Sequence[tuple[str, str, str]]) -> WrittenFile | None:
+def write_failures(
+    folder: Path, failures: Sequence[tuple[str, str, str]], shard: Shard | None = None
+) -> WrittenFile | None:
     """Write the list of (image, reason, hint); where there is none, remove an earlier run's.
 
     Raises:
         OutputError: It cannot be written.
     """
-    path = failures_path(folder)
+    path = failures_path(folder, shard)
     if failures:
         rows = [dict(zip(COLUMNS, failure, strict=True)) for failure in failures]
         return write_csv(path, rows, "failures")

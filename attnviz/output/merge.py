@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import WrittenFile
 from attnviz.errors import UsageError
+from attnviz.output.table import IMAGE, SUFFIXES
 from attnviz.output.write import complete_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-
-IMAGE = "image"
-SUFFIXES = (".csv", ".parquet")
 
 
 def merge_tables(out: Path, parts: Sequence[Path]) -> WrittenFile:
@@ -112,8 +110,8 @@ def _merge_csv(out: Path, parts: Sequence[Path]) -> None:
 
 def _rows_of_csv(part: Path) -> Iterator[tuple[list[str], list[str]]]:
     """Each row with the columns that its file has."""
-    with part.open(encoding="utf-8", errors="surrogateescape", newline="") as source:
-        rows = csv.reader(source)
+    with part.open("rb") as source:
+        rows = csv.reader(io.TextIOWrapper(source, "utf-8", "surrogateescape", newline=""))
         try:
             columns = next(rows, [])
             if IMAGE not in columns:
@@ -136,13 +134,14 @@ def _merge_parquet(out: Path, parts: Sequence[Path]) -> None:
         from pyarrow import parquet
     except ImportError as error:
         raise UsageError(
-            "Parquet needs the package pyarrow, which is not installed", "pip install pyarrow"
+            "Parquet needs the package pyarrow, which is not installed",
+            "pip install 'attnviz[table]'",
         ) from error
     owners = _Owners()
     files = []
     for part in parts:
         try:
-            files.append(parquet.ParquetFile(part))
+            files.append(parquet.ParquetFile(part.open("rb")))
         except (pa.ArrowInvalid, OSError) as error:
             raise UsageError(f"{part} is no Parquet file: {error}", "check the path") from error
         if IMAGE not in files[-1].schema_arrow.names:

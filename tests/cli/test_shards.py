@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,35 @@ def test_a_shard_without_pictures_is_no_failure(real, tiny, photos):
     assert [outcome.code for outcome in outcomes] == [0, 0]
     assert sorted(outcome.out for outcome in outcomes) == ["", "attnviz-out/1.heads.png\n"]
     assert sum("no picture belongs to this shard" in outcome.err for outcome in outcomes) == 1
+
+
+def test_shards_write_lists_of_their_own_that_can_be_merged(real, tiny, photos, tmp_path):
+    inputs = [f"photos/gone{number}.png" for number in range(6)]
+    command = ("heads", "photos", *inputs, *tiny, "--workers", "0", "--out", "o", "--shard")
+    for index in range(2):
+        assert real(*command, f"{index}/2", "--table", f"part-{index}.csv").code == 1
+    lists = sorted((tmp_path / "o").glob("failures*"))
+    assert [path.name for path in lists] == ["failures.0-of-2.csv", "failures.1-of-2.csv"]
+    assert real("merge", "failed.csv", *lists).code == 0
+    with (tmp_path / "failed.csv").open(newline="", encoding="utf-8") as stream:
+        assert sorted(row["image"] for row in csv.DictReader(stream)) == inputs
+    assert real("merge", "all.csv", "part-0.csv", "part-1.csv").code == 0
+    real("heads", "photos", *tiny, "--workers", "0", "--out", "p", "--table", "whole.csv")
+    joined, whole = (tmp_path / "all.csv", tmp_path / "whole.csv")
+    assert sorted(joined.read_text().splitlines()) == sorted(whole.read_text().splitlines())
+
+
+def test_a_summary_is_of_all_pictures(attnviz_command):
+    outcome = attnviz_command("heads", "a.jpg", "--summary", "--shard", "0/2")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: --summary is of all pictures, and --shard takes a part")
+
+
+@pytest.mark.parametrize("option", [("--engine", "ray"), ("--shard", "0/2")])
+def test_commands_of_one_figure_run_on_one_machine(attnviz_command, option):
+    outcome = attnviz_command("compare", "a.jpg", *option)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: compare draws one figure, on one machine")
 
 
 @pytest.mark.parametrize(

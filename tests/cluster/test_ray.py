@@ -35,7 +35,7 @@ ON_RAY = ClusterRequest(cpus_per_model=2)
 @pytest.fixture
 def request_for(weights, pictures, tmp_path):
     def build(folder="out", inputs=None, **more):
-        output = {key: more.pop(key) for key in ("skip_existing",) if key in more}
+        output = {key: more.pop(key) for key in ("skip_existing", "table") if key in more}
         return RunRequest(
             command=HeadsRequest(),
             model=ModelRequest(checkpoint=weights, args={"heads": 2}),
@@ -96,6 +96,7 @@ def test_everything_is_as_on_one_machine(cluster, request_for, tmp_path):
     assert failures(here) == failures(there)
     assert names(there, Failed) == ["broken.png"]
     assert done(here) == done(there)
+    assert list(done(here)) == list(done(there))
     assert len(done(there)) == COUNT
 
 
@@ -109,6 +110,15 @@ def test_a_second_run_does_only_what_is_missing(cluster, request_for, tmp_path):
     assert len(names(events, Skipped)) == COUNT - 2
     assert names(events, Failed) == ["broken.png"]
     assert contents(tmp_path / "out") == before
+
+
+def test_numbers_of_what_stands_are_told_again(cluster, request_for, tmp_path):
+    first = list(pipeline.run(request_for(cluster=None, workers=0)))
+    again = request_for(skip_existing=True, table=tmp_path / "table.csv")
+    skipped = [event for event in pipeline.run(again) if isinstance(event, Skipped)]
+    assert {event.file: event.table for event in skipped} == {
+        event.file: event.table for event in first if isinstance(event, Done)
+    }
 
 
 def test_the_first_failure_ends_a_run_that_was_asked_to(cluster, request_for):

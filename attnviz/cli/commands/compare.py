@@ -13,7 +13,13 @@ from attnviz.cli.complete import model_names
 from attnviz.cli.input_options import MODEL_PANEL, InputOptions
 from attnviz.cli.options import DRAWING_PANEL, FigureOptions
 from attnviz.cli.report import Report
-from attnviz.cli.run import draw_style, input_request, model_request, output_request
+from attnviz.cli.run import (
+    draw_style,
+    input_request,
+    model_request,
+    output_request,
+    refuse_many_machines,
+)
 from attnviz.cli.shown import parse_shown
 from attnviz.cli.values import parse_index
 from attnviz.domain import DEFAULT_MODEL, Scale
@@ -93,6 +99,7 @@ def compare(options: CompareOptions) -> int:
 
 def compare_request(options: CompareOptions) -> CompareRequest:
     """What the options of ``compare`` ask for."""
+    refuse_many_machines(options, "compare")
     shown = parse_shown(options.show or ["mean"])
     return CompareRequest(
         models=_models(options),

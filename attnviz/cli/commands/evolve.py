@@ -11,7 +11,13 @@ import typer
 
 from attnviz.cli.options import DRAWING_PANEL, FigureOptions, HeadsOption, LayerOption, QueryOption
 from attnviz.cli.report import Report
-from attnviz.cli.run import draw_style, input_request, model_request, output_request
+from attnviz.cli.run import (
+    draw_style,
+    input_request,
+    model_request,
+    output_request,
+    refuse_many_machines,
+)
 from attnviz.cli.values import in_range, optional_indices, parse_index
 from attnviz.domain import DEFAULT_MASS, Query, Rows, Scale
 from attnviz.errors import UsageError
@@ -80,6 +86,7 @@ def evolve(options: EvolveOptions) -> int:
     ):
         if given:
             raise UsageError(f"--{name}: the weights of evolve are its arguments")
+    refuse_many_machines(options, "evolve")
     checkpoints = tuple(Path(name) for name in dict.fromkeys(options.inputs))
     for path in checkpoints:
         if not path.exists():

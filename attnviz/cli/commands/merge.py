@@ -7,18 +7,26 @@ from typing import Annotated
 
 import typer
 
+from attnviz.address import path_of
+
 
 def merge(
     out: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="The table to write, .csv or .parquet.", show_default=False
+            metavar="OUT",
+            parser=path_of,
+            help="The table to write, .csv or .parquet.",
+            show_default=False,
         ),
     ],
     parts: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PART", help="The tables to join, of the same format.", show_default=False
+            metavar="PART",
+            parser=path_of,
+            help="The tables to join, of the same format.",
+            show_default=False,
         ),
     ],
 ) -> int:
