@@ -27,8 +27,8 @@ def gather(request: RunRequest | CompareRequest, events: Iterator[Event]) -> Ite
     """The events of a run, and one ``Gathered`` where it leaves more files than its figures.
 
     ``failures.csv`` (each shard's own) is written when something failed, and an earlier run's
-    removed when nothing did. A run that is cut off leaves the failures and the table of what it finished, and no
-    summary; one that never started leaves everything as it was.
+    removed when nothing did. A run that is cut off leaves the failures and the table of what it
+    finished, and no summary; one that never started leaves everything as it was.
 
     Raises:
         OutputError: One of the files cannot be written.

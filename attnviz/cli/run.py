@@ -53,11 +53,17 @@ def run_request(command: CommandRequest, options: RunOptions) -> RunRequest:
     Raises:
         UsageError: A value that no model could honour.
     """
+    output = output_request(options)
+    if output.summary and options.shard is not None:
+        raise UsageError(
+            "--summary is of all pictures, and --shard takes a part of them",
+            "give each shard a --table, and join those with attnviz merge",
+        )
     return RunRequest(
         command=command,
         model=model_request(options),
         inputs=replace(input_request(options.inputs, options), shard=parse_shard(options.shard)),
-        output=output_request(options),
+        output=output,
         style=draw_style(options),
         batch_size=parse_count("--batch-size", options.batch_size, least=1) or 0,
         workers=parse_count("--workers", options.workers, least=0),
@@ -90,14 +96,6 @@ def cluster_request(options: RunOptions) -> ClusterRequest | None:
         if value is not None:
             raise UsageError(f"{name} needs --engine ray")
     return None
-
-
-def refuse_many_machines(options: FigureOptions, command: str) -> None:
-    """Raise UsageError where a command of one figure is asked to run in parts."""
-    if cluster_request(options) is not None or options.shard is not None:
-        raise UsageError(
-            f"{command} draws one figure, on one machine", "leave out --engine and --shard"
-        )
 
 
 def model_request(options: InputOptions) -> ModelRequest:
@@ -137,12 +135,6 @@ def input_request(inputs: Sequence[str], options: InputOptions) -> InputRequest:
 
 def output_request(options: FigureOptions) -> OutputRequest:
     """The options of the panel Output."""
-    summary = getattr(options, "summary", False)
-    if summary and options.shard is not None:
-        raise UsageError(
-            "--summary is of all pictures, and --shard takes a part of them",
-            "give each shard a --table, and join those with attnviz merge",
-        )
     return OutputRequest(
         folder=options.out,
         formats=tuple(dict.fromkeys(options.format)),
@@ -150,7 +142,7 @@ def output_request(options: FigureOptions) -> OutputRequest:
         skip_existing=options.skip_existing,
         name=check_name(options.name),
         table=options.table if options.table is None else check_table(options.table),
-        summary=summary,
+        summary=getattr(options, "summary", False),
     )
 
 

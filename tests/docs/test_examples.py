@@ -50,7 +50,7 @@ def commands_in(line: str) -> list[list[str]]:
 def command_lines() -> list[tuple[str, list[str]]]:
     found = []
     for name, text in TEXTS.items():
-        prose = PYTHON.sub("", text)
+        prose = PYTHON.sub("", text).replace("\\\n", "").replace("$I/$N", "3/16")
         lines = [line for line in prose.splitlines() if line.startswith("    ")]
         lines += [code for code in INLINE.findall(prose) if code.startswith("attnviz ")]
         for line in lines:

@@ -29,16 +29,21 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(2)
     seen = load_banks(held_out=False, textures=TRAIN_TEXTURES, cache=options.cache)
-    trained = load_weights(options.dino)
-    factors = choose_factors(trained, *judged_scenes(seen, count=400, side=96, seed=11))
-    print(f"factors of the last block's heads: {factors.round(1).tolist()}\n")
-    save_weights(sharpened(trained, factors), WEIGHTS, source=SOURCE)
+    scenes = judged_scenes(seen, count=400, side=96, seed=11)
+    trained = {"supervised": load_weights(options.supervised), "DINO": load_weights(options.dino)}
+    read = {}
+    for name, model in trained.items():
+        factors = choose_factors(model, *scenes)
+        print(f"factors of the last block's heads, {name}: {factors.round(1).tolist()}")
+        read[name] = sharpened(model, factors)
+    save_weights(read["DINO"], WEIGHTS, source=SOURCE)
     WEIGHTS.chmod(0o644)
     torch.manual_seed(0)
     models = {
         "untrained": build_vit().eval(),
-        "supervised": load_weights(options.supervised),
-        "DINO as trained": trained,
+        "supervised as trained": trained["supervised"],
+        "DINO as trained": trained["DINO"],
+        "supervised": read["supervised"],
         "DINO": load_weights(WEIGHTS),
     }
     banks = load_banks(held_out=True, textures=HELD_OUT_TEXTURES, cache=options.cache)

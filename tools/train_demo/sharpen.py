@@ -19,7 +19,7 @@ from model import HEADS, WIDTH
 if TYPE_CHECKING:
     from timm.models.vision_transformer import VisionTransformer
 
-FACTORS = np.arange(1.0, 3.01, 0.1)
+FACTORS = np.arange(0.5, 3.01, 0.1)
 
 
 @torch.no_grad()

@@ -18,7 +18,6 @@ from attnviz.cli.run import (
     input_request,
     model_request,
     output_request,
-    refuse_many_machines,
 )
 from attnviz.cli.shown import parse_shown
 from attnviz.cli.values import parse_index
@@ -99,7 +98,6 @@ def compare(options: CompareOptions) -> int:
 
 def compare_request(options: CompareOptions) -> CompareRequest:
     """What the options of ``compare`` ask for."""
-    refuse_many_machines(options, "compare")
     shown = parse_shown(options.show or ["mean"])
     return CompareRequest(
         models=_models(options),

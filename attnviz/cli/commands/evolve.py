@@ -16,7 +16,6 @@ from attnviz.cli.run import (
     input_request,
     model_request,
     output_request,
-    refuse_many_machines,
 )
 from attnviz.cli.values import in_range, optional_indices, parse_index
 from attnviz.domain import DEFAULT_MASS, Query, Rows, Scale
@@ -86,7 +85,6 @@ def evolve(options: EvolveOptions) -> int:
     ):
         if given:
             raise UsageError(f"--{name}: the weights of evolve are its arguments")
-    refuse_many_machines(options, "evolve")
     checkpoints = tuple(Path(name) for name in dict.fromkeys(options.inputs))
     for path in checkpoints:
         if not path.exists():
