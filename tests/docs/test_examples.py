@@ -173,6 +173,8 @@ def test_the_readme_shows_the_gallery_and_the_commands_that_made_it():
         ]
         for name, value in options.items():
             for one in value if isinstance(value, list) else [value]:
-                words += [f"--{name}"] if one is True else [f"--{name}", str(one).removeprefix("../")]
+                words += (
+                    [f"--{name}"] if one is True else [f"--{name}", str(one).removeprefix("../")]
+                )
         assert sorted(words) in [sorted(call) for call in written], words
         assert f"](docs/figures/{Path(image).stem}.{figure['command']}.png)" in TEXTS["README.md"]
