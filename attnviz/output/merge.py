@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from attnviz.domain import WrittenFile
@@ -138,27 +139,32 @@ def _merge_parquet(out: Path, parts: Sequence[Path]) -> None:
             "pip install 'attnviz[table]'",
         ) from error
     owners = _Owners()
-    files = []
-    for part in parts:
+    with ExitStack() as streams:
+        tables = []
+        for part in parts:
+            stream = streams.enter_context(part.open("rb"))
+            try:
+                tables.append((part, parquet.ParquetFile(stream)))
+            except (pa.ArrowInvalid, OSError) as error:
+                raise UsageError(f"{part} is no Parquet file: {error}", "check the path") from error
+            if IMAGE not in tables[-1][1].schema_arrow.names:
+                raise _not_ours(part)
+        filled = [(part, table) for part, table in tables if table.metadata.num_rows]
+        for part, table in filled:
+            names = table.schema_arrow.names
+            _check_columns(names, part, filled[0][1].schema_arrow.names, filled[0][0])
         try:
-            files.append(parquet.ParquetFile(part.open("rb")))
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UsageError(f"{part} is no Parquet file: {error}", "check the path") from error
-        if IMAGE not in files[-1].schema_arrow.names:
-            raise _not_ours(part)
-    pairs = list(zip(parts, files, strict=True))
-    filled = [(part, file) for part, file in pairs if file.metadata.num_rows]
-    for part, file in filled:
-        names = file.schema_arrow.names
-        _check_columns(names, part, filled[0][1].schema_arrow.names, filled[0][0])
-    schemas = [file.schema_arrow for _, file in filled or pairs[:1]]
-    try:
-        # A column whose first value is missing in one part is a float there, and whole elsewhere.
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-    except pa.ArrowTypeError as error:
-        raise UsageError(f"the tables disagree about a column: {error}", "check them") from error
-    with complete_file(out) as stream, parquet.ParquetWriter(stream, schema) as writer:
-        for part, file in filled:
-            for batch in file.iter_batches():
-                owners.take(batch.column(IMAGE).to_pylist(), part)
-                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+            # A column of whole numbers in one part may have fractions in another.
+            schema = pa.unify_schemas(
+                [table.schema_arrow for _, table in filled or tables[:1]],
+                promote_options="permissive",
+            )
+        except pa.ArrowTypeError as error:
+            raise UsageError(
+                f"the tables disagree about a column: {error}", "check them"
+            ) from error
+        with complete_file(out) as target, parquet.ParquetWriter(target, schema) as writer:
+            for part, table in filled:
+                for batch in table.iter_batches():
+                    owners.take(batch.column(IMAGE).to_pylist(), part)
+                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
