@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 SCENE := tests/data/demo_scenes/scene_000
-.PHONY: help demo test check lint gallery evolution bench docs baselines clean
+.PHONY: help demo test check lint gallery figures bench docs baselines clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,7 +35,10 @@ lint: $(READY)
 gallery: $(READY) ## compare the README's figures with what the code draws now
 	$(BIN)/attnviz render configs/gallery.toml --check
 
-evolution: $(READY) ## draw the README's figure of attention emerging from docs/evolution/
+figures: $(READY) ## draw the README's figures again: the set, and those of evolve and compare
+	$(BIN)/attnviz render configs/gallery.toml --overwrite
+	$(BIN)/attnviz compare sample_images/car.png sample_images/flower.png --model demo --device cpu \
+		--show mean,heads,rollout,pca --dpi 120 --name two --out docs/figures
 	$(BIN)/attnviz evolve docs/evolution/*.safetensors --model demo --device cpu --dpi 160 --width 4.8 \
 		--image $(SCENE).png --mask $(SCENE).mask.png --name emerging --out docs/figures --animation
 

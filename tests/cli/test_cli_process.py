@@ -123,7 +123,7 @@ def test_cached_weights_are_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "position", "expected"),
     [
-        ("attnviz ", 1, {*COMMANDS, "eval", "render", "info"}),
+        ("attnviz ", 1, {*COMMANDS, "eval", "evolve", "explore", "render", "info", "merge"}),
         ("attnviz heads --model dino_vitb", 3, {"dino_vitb8", "dino_vitb16"}),
         ("attnviz heads --cmap in", 3, {"inferno"}),
         ("attnviz heads --scale ", 3, {"panel", "shared", "fixed"}),
