@@ -66,7 +66,7 @@ _REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
 _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""
 
-_OF_FOLDERS = frozenset({"table", "summary"})
+_OF_FOLDERS = frozenset({"table", "summary", "engine", "ray_address", "cpus_per_model", "shard"})
 """Options about all pictures of a run, which a set of figures is not."""
 
 _PATHS = ("out", "checkpoint", "like")
@@ -168,7 +168,7 @@ def _line(file: TomlFile, number: int) -> int:
 
 
 def _refuse_options_of_runs(where: str, key: str) -> None:
-    if key in _OF_FOLDERS:
+    if field_name(key) in _OF_FOLDERS:
         hint = f"run the command itself over the pictures, with --{key}"
         raise UsageError(f"{where}: {key} is no option of a figure", hint)
     if key in _OF_RENDER:

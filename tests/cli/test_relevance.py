@@ -153,7 +153,7 @@ def test_a_picture_too_large_for_the_memory_costs_itself(
     assert run.code == 1
     assert "large.png" in run.err
     assert "the largest square that fits is about --size " in run.err
-    assert files_below(tmp_path / "attnviz-out") == ["1.relevance.png"]
+    assert files_below(tmp_path / "attnviz-out") == ["1.relevance.png", "failures.csv"]
 
 
 def test_half_precision_is_done_or_refused(real, tiny, photos, second, tmp_path):

@@ -63,11 +63,16 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-LEFT_OUT = ("config", "json", "quiet", "random-weights", "table", "summary")
+LEFT_OUT = (
+    *("config", "json", "quiet", "random-weights", "table", "summary"),
+    *("engine", "ray-address", "cpus-per-model", "shard"),
+)
 """Options of the run as a whole, and one that excludes --checkpoint."""
 
 
-@pytest.mark.parametrize("key", ["table = 't.csv'", "summary = true"])
+@pytest.mark.parametrize(
+    "key", ["table = 't.csv'", "summary = true", "shard = '0/2'", "cpus-per-model = 2"]
+)
 def test_options_about_all_pictures_are_none_of_a_figure(tmp_path, key):
     path = write(tmp_path, f"[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n{key}\n")
     with pytest.raises(UsageError, match="is no option of a figure") as caught:
