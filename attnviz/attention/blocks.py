@@ -18,9 +18,9 @@ from torch import Tensor
 from attnviz.attention.capture import AttentionCall, add_mask, check_output
 from attnviz.attention.share import OrderedSum, share
 
-CPU_BLOCK_FLOATS = 1 << 19
-"""Floats in a block on a CPU (2 MiB): larger ones leave the cache between the passes over them,
-smaller ones slow the matrix products."""
+CPU_BLOCK_FLOATS = 1 << 20
+"""Floats in a block on a CPU (4 MiB). At 3,601 tokens on two cores a rollout took 1.33 times the
+plain pass with it and 1.54 times with half of it; at 785 tokens it makes no difference."""
 
 GPU_BLOCK_FLOATS = 1 << 26
 """Floats in a block on a GPU (256 MiB)."""
