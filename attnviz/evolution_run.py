@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz._version import __version__
 from attnviz.attention.compute import check_command
 from attnviz.attention.memory import largest_batch
 from attnviz.domain import (
@@ -54,6 +51,7 @@ from attnviz.requests import (
     RunRequest,
 )
 from attnviz.stages.model import maps_of
+from attnviz.stages.read import versions
 from attnviz.written import written_options
 
 if TYPE_CHECKING:
@@ -190,11 +188,7 @@ def _provenance(
         image_sha256=image.sha256,
         geometry=prepared.geometry,
         options=_options(request),
-        versions={
-            "attnviz": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "timm", "numpy", "matplotlib", "pillow")},
-        },
+        versions=versions(),
         device=model.device.type,
         checkpoints=tuple((str(path), digest) for path, digest in checkpoints),
     )

@@ -58,9 +58,9 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
                 attention=_grid(rows, info.prefix, grid_of(model, batch)),
                 prefix=rows[:, : info.prefix],
                 entropy=entropy(rows),
-                distance=_numpy(stats.distance)[chosen] if stats else None,
-                to_cls=_numpy(stats.to_cls)[chosen] if stats and info.has_cls else None,
-                token_entropy=_numpy(stats.entropy)[chosen]
+                distance=as_array(stats.distance)[chosen] if stats else None,
+                to_cls=as_array(stats.to_cls)[chosen] if stats and info.has_cls else None,
+                token_entropy=as_array(stats.entropy)[chosen]
                 if stats and stats.entropy is not None
                 else None,
                 layer=layer,
@@ -90,7 +90,7 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
         distance = None
         if request.distance:
             distance = np.stack(
-                [_numpy(found[layer].stats[image].distance)[chosen] for layer in layers]
+                [as_array(found[layer].stats[image].distance)[chosen] for layer in layers]
             )
         maps.append(
             LayersMaps(
@@ -137,7 +137,7 @@ def patch_maps(
             return
         for image in range(batch.shape[0]):
             rows = call.of_image(image).rows(index[image].to(batch.device))[0]  # H, Q, N
-            taken.append(_numpy(rows.transpose(0, 1))[:, list(heads)])  # Q, H, N
+            taken.append(as_array(rows.transpose(0, 1))[:, list(heads)])  # Q, H, N
 
     capture(model, batch, layer, take)
     return [
@@ -186,7 +186,7 @@ def _query_rows(
         else:
             first = torch.zeros(1, dtype=torch.long, device=batch.device)
             rows = call.rows(first)[:, :, 0]  # B, H, N
-        found[call.layer] = _LayerRows(_numpy(rows), tuple(stats))
+        found[call.layer] = _LayerRows(as_array(rows), tuple(stats))
         return output
 
     capture(model, batch, last, take)
@@ -203,6 +203,7 @@ def _grid(rows: FloatArray, prefix: int, grid: Size) -> FloatArray:
     return np.ascontiguousarray(rows[..., prefix:]).reshape(*rows.shape[:-1], *grid)
 
 
-def _numpy(tensor: Tensor) -> FloatArray:
+def as_array(tensor: Tensor) -> FloatArray:
+    """A tensor as float32 numpy, wherever and in whatever type it was computed."""
     array: FloatArray = tensor.float().cpu().numpy()
     return array

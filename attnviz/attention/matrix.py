@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer
-from attnviz.attention.maps import grid_of
+from attnviz.attention.maps import as_array, grid_of
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
 from attnviz.attention.memory import CELLS_MOST, check_whole
 from attnviz.domain import MatrixMaps, ModelInfo, Size
@@ -110,7 +110,7 @@ class _Layer:
             weights = block.attention[index]
             self.entropy[place, block.rows] = -torch.xlogy(weights, weights).sum(dim=-1) + 0.0
             self.to_first[place, block.rows] = weights[:, 0]
-            logits, attention = _numpy(block.logits[index]), _numpy(block.attention[index])
+            logits, attention = as_array(block.logits[index]), as_array(block.attention[index])
             self.logits.add(place, block.rows, logits)
             self.attention.add(place, block.rows, attention)
             low, high = self.range[place]
@@ -152,7 +152,7 @@ def _maps_of(
     found: _Layer, info: ModelInfo, grid: Size, layer: int, *, all_drawn: bool
 ) -> MatrixMaps:
     heads = tuple(found.places)
-    entropy, to_cls = _numpy(found.entropy), _numpy(found.to_first[:, info.prefix :])
+    entropy, to_cls = as_array(found.entropy), as_array(found.to_first[:, info.prefix :])
     shown = range(len(heads)) if all_drawn else spread_heads(entropy.mean(axis=1))
     logits, attention = found.logits.means, found.attention.means  # H, n, n
     return MatrixMaps(
@@ -181,8 +181,3 @@ def spread_heads(entropy: FloatArray, most: int = DRAWN_MOST) -> tuple[int, ...]
     order = np.argsort(entropy, kind="stable")
     places = np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int)
     return tuple(sorted(int(order[place]) for place in places))
-
-
-def _numpy(tensor: Tensor) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = tensor.float().cpu().numpy()
-    return array

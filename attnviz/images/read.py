@@ -123,8 +123,8 @@ def _open(data: bytes, path: Path, name: str) -> PillowFile:
         factory, accept = Image.OPEN.get(form, (None, None))
         if factory is None:
             continue
-        # TGA has no signature: only a suffix can vouch for it.
-        matches = suffix in suffixes if accept is None else accept(data[:16])
+        # TGA has no signature: only a suffix can vouch for it. Some plug-ins unpack all 16 bytes.
+        matches = suffix in suffixes if accept is None else accept(data[:16].ljust(16, b"\0"))
         if isinstance(matches, str):
             raise ImageError(f"{name}: this Pillow cannot read {form}", "update the pillow package")
         if matches:

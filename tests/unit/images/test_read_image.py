@@ -173,6 +173,7 @@ def test_empty_file_is_refused(tmp_path: Path) -> None:
             b"<!DOCTYPE html>\n<html>",
             "is text, not a picture (it begins with '<!DOCTYPE html> <html>')",
         ),
+        (b"hi\n", "is text, not a picture (it begins with 'hi')"),
         ("Grüße\n".encode() * 200, "is text"),
         (b"Python is fun", "is text"),
         (b"\x00\x01\x02\x03" * 100, "is no picture of a known format"),
