@@ -41,7 +41,7 @@ class LayerGradient:
         gradient = self.gradient[0].float()  # H, N, d
         value = self.call.value[0].float().transpose(-2, -1)  # H, d, N
         for block in matrix_rows(self.call):
-            weighted = gradient[block.heads, block.rows] @ value[block.heads]  # h, R, N
+            weighted = gradient[:, block.rows] @ value  # H, R, N
             yield block, weighted.mul_(block.attention)
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from attnviz.attention.blocks import RowBlock, each_strip
-from attnviz.attention.capture import AttentionCall
+from attnviz.attention.blocks import RowBlock, row_blocks
+from attnviz.attention.capture import AttentionCall, AttentionModel
 from attnviz.attention.select import kth_smallest
-from attnviz.attention.share import OrderedSum, share
 from attnviz.domain import DiscardOrder, Fusion, RolloutOptions
 
-CHUNK_FLOATS = 1 << 17
-"""Floats that a vector passes at a time (512 KiB): they stay in cache until the sum is taken."""
-
-STRIPS = 64
-"""Parts, at most, that a matrix is passed in."""
+CHUNK_FLOATS = 1 << 18
+"""Floats that a vector passes at a time (1 MiB): they stay in cache until the sum is taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,26 +37,12 @@ class LayerMatrix:
         """Row vectors (K, N) times A': (K, N)."""
         tokens = self.matrix.shape[0]
         rows_each = max(1, CHUNK_FLOATS // tokens)
-        chunks = math.ceil(tokens / rows_each)
-        # Few strips, since each has a sum of its own; many enough that no thread waits long.
-        starts = range(0, tokens, rows_each * math.ceil(chunks / STRIPS))
-        total = OrderedSum(torch.zeros_like(vectors))
-
-        def work(place: int) -> None:
-            out = torch.zeros_like(vectors)
-            stop = min(starts[place] + starts.step, tokens)
-            for start in range(starts[place], stop, rows_each):
-                rows = slice(start, min(start + rows_each, stop))
-                chunk = self._above(self.matrix[rows])
-                push_rows(vectors, rows, chunk, self.identity, self.weight, out)
-            total.add(place, out)
-
-        if vectors.device.type == "cpu":
-            share(work, len(starts))
-        else:
-            for place in range(len(starts)):
-                work(place)
-        return total.total
+        out = torch.zeros_like(vectors)
+        for start in range(0, tokens, rows_each):
+            rows = slice(start, min(start + rows_each, tokens))
+            chunk = self._above(self.matrix[rows])
+            push_rows(vectors, rows, chunk, self.identity, self.weight, out)
+        return out
 
     def _above(self, chunk: Tensor) -> Tensor:
         """The chunk with 0 for what is discarded."""
@@ -86,62 +68,75 @@ def push_rows(
     out[:, rows] += identity * kept + passed.masked_fill(~lost, 0.0)
 
 
-def fuse(blocks: Iterator[RowBlock], heads: Sequence[int], fusion: Fusion, into: Tensor) -> None:
-    """Fuse the chosen heads of a strip's blocks to rows ``into`` (R, N)."""
-    first = True
-    for block in blocks:
-        for place, head in enumerate(
-            range(block.heads.start, block.heads.start + len(block.weights))
-        ):
-            if head not in heads:
-                continue
-            if fusion is Fusion.MEAN:
-                part = (block.totals[place] * len(heads)).reciprocal_()  # R, 1
-                weights = block.weights[place]
-                if first:
-                    torch.mul(weights, part, out=into)
-                else:
-                    into.addcmul_(weights, part)
-            else:
-                rows = block.weights[place].div_(block.totals[place])
-                if first:
-                    into.copy_(rows)
-                else:
-                    join = torch.maximum if fusion is Fusion.MAX else torch.minimum
-                    join(into, rows, out=into)
-            first = False
+def fuse(block: RowBlock, heads: Sequence[int], fusion: Fusion, into: Tensor) -> None:
+    """Fuse the chosen heads of a block to rows ``into`` (R, N)."""
+    chosen = list(heads)
+    if fusion is Fusion.MEAN:
+        # Each row of all heads, (H, N), is weighed and summed in one pass as a product from the
+        # left; a head that is not chosen weighs nothing.
+        shares = torch.zeros_like(block.totals)
+        shares[chosen] = (block.totals[chosen] * len(chosen)).reciprocal_()
+        torch.bmm(shares.permute(1, 2, 0), block.weights.transpose(0, 1), out=into[:, None])
+    else:
+        attention = block.attention()
+        if len(chosen) < attention.shape[0]:
+            attention = attention[chosen]
+        reduce = torch.amax if fusion is Fusion.MAX else torch.amin
+        reduce(attention, dim=0, out=into)
 
 
 def layer_matrix(
     call: AttentionCall,
     heads: Sequence[int],
     options: RolloutOptions,
+    matrix: Tensor,
     output: Tensor | None = None,
 ) -> LayerMatrix:
-    """The fused matrix of one image and layer, ready to be passed by a vector."""
+    """The layer of one image, ready to be passed by a vector; made in ``matrix`` (N, N)."""
     residual = options.residual
     after = options.discard_ratio > 0 and options.discard is DiscardOrder.AFTER
-    matrix = square(call.query.shape[-2], call.query.device)
 
-    def visit(_place: int, rows: slice, blocks: Iterator[RowBlock]) -> None:
-        fused = matrix[rows]
-        fuse(blocks, heads, options.fusion, fused)
+    for block in row_blocks(call, output=output):
+        fused = matrix[block.rows]
+        fuse(block, heads, options.fusion, fused)
         if after:
             scale = residual + (1 - residual) * fused.sum(dim=-1, keepdim=True)
             fused.mul_((1 - residual) / scale)
-            fused.diagonal(offset=rows.start).add_((residual / scale)[:, 0])
-
-    each_strip(call, visit, output=output)
+            fused.diagonal(offset=block.rows.start).add_((residual / scale)[:, 0])
     identity, weight = (0.0, 1.0) if after else (residual, 1 - residual)
     return LayerMatrix(matrix, keep_from(matrix, options.discard_ratio), identity, weight)
 
 
-def square(tokens: int, device: torch.device) -> Tensor:
-    """Memory for a matrix (N, N) float32."""
-    if device.type != "cpu":
+class MatrixPool:
+    """Memory of matrices that have been passed, for the next layers and pictures of the same size.
+
+    The kernel takes its time to hand out fresh pages: a quarter of a plain pass for the 570 MB of a
+    rollout of 3,601 tokens. On a GPU torch keeps them by itself.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[Tensor] = []
+
+    def take(self, tokens: int, device: torch.device) -> Tensor:
+        """A matrix (N, N) float32 with any values. Memory of another size is let go."""
+        while self._spare:
+            matrix = self._spare.pop()
+            if matrix.shape[0] == tokens and matrix.device == device:
+                return matrix
         return torch.empty(tokens, tokens, device=device)
-    # numpy asks for huge pages, which are several times faster to come by than torch's small ones.
-    return torch.from_numpy(np.empty((tokens, tokens), dtype=np.float32))
+
+    def give(self, matrix: Tensor) -> None:
+        """Take back a matrix that nobody looks at any more."""
+        if matrix.device.type == "cpu":
+            self._spare.append(matrix)
+
+
+_pools: WeakKeyDictionary[AttentionModel, MatrixPool] = WeakKeyDictionary()
+
+
+def pool_of(model: AttentionModel) -> MatrixPool:
+    """The pool of a model: it lives as long as the model does."""
+    return _pools.setdefault(model, MatrixPool())
 
 
 def keep_from(matrix: Tensor, ratio: float) -> float | None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.blocks import each_strip
+from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.stats import MatrixStats, entropy
@@ -179,7 +179,8 @@ def _query_rows(
                 batch.device, mean=mean, distance=distance, entropy=entropy,
             )  # fmt: skip
             part = None if output is None else output[image]
-            each_strip(call.of_image(image), one.add, output=part, logits=entropy)
+            for block in row_blocks(call.of_image(image), output=part, logits=entropy):
+                one.add(block)
             stats.append(one)
         if mean:
             rows = torch.stack([one.mean_row for one in stats])  # B, H, N

@@ -98,19 +98,11 @@ class _Layer:
 
     def add(self, block: MatrixRows) -> None:
         """Take a block in."""
-        heads = range(block.logits.shape[0])
-        chosen = [
-            (self.places[head], index)
-            for index, head in ((index, block.heads.start + index) for index in heads)
-            if head in self.places
-        ]
-        if not chosen:
-            return
-        for place, index in chosen:
-            weights = block.attention[index]
+        for head, place in self.places.items():
+            weights = block.attention[head]
             self.entropy[place, block.rows] = -torch.xlogy(weights, weights).sum(dim=-1) + 0.0
             self.to_first[place, block.rows] = weights[:, 0]
-            logits, attention = as_array(block.logits[index]), as_array(block.attention[index])
+            logits, attention = as_array(block.logits[head]), as_array(weights)
             self.logits.add(place, block.rows, logits)
             self.attention.add(place, block.rows, attention)
             low, high = self.range[place]

@@ -231,18 +231,7 @@ def fused_rows(
 
     For Chefer the positive part is taken of every head, else of their mean.
     """
-    total = layer.call.query.shape[1]
-    fused: Tensor | None = None
     for block, weighted in layer.weighted_blocks():
         if method is RelevanceMethod.CHEFER:
             weighted.clamp_(min=0)
-        chosen = [head - block.heads.start for head in heads if head in _range(block.heads)]
-        part = weighted[chosen].sum(dim=0)  # R, N
-        fused = part if fused is None else fused.add_(part)
-        if block.heads.stop >= total:
-            yield block.rows, fused.div_(len(heads)).clamp_(min=0)
-            fused = None
-
-
-def _range(heads: slice) -> range:
-    return range(heads.start, heads.stop)
+        yield block.rows, weighted[list(heads)].mean(dim=0).clamp_(min=0)

@@ -13,19 +13,25 @@ is made again, rows at a time, on the way back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.blocks import RowBlock, each_strip, patch_mean_row
+from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
-from attnviz.attention.layer_matrix import LayerMatrix, fuse, layer_matrix, push_rows
+from attnviz.attention.layer_matrix import (
+    LayerMatrix,
+    MatrixPool,
+    fuse,
+    layer_matrix,
+    pool_of,
+    push_rows,
+)
 from attnviz.attention.maps import grid_of
-from attnviz.attention.share import OrderedSum
 from attnviz.domain import Fusion, Query, RolloutMaps, RolloutOptions
 from attnviz.errors import UsageError
 from attnviz.requests import RolloutRequest
@@ -79,6 +85,7 @@ def rollout_maps(
     keep = 4 * tokens * tokens * (last + 1 - start) * images <= KEEP_LIMIT_BYTES
     paths = [_Path({}, {}) for _ in range(images)]
     last_rows: list[Tensor] = []
+    pool = pool_of(model)
 
     def take(call: AttentionCall) -> Tensor | None:
         if call.layer < start:
@@ -95,13 +102,15 @@ def rollout_maps(
         output = None if call.layer == last else torch.empty_like(call.query)
         for image, (path, part) in enumerate(zip(paths, parts, strict=True)):
             part_output = None if output is None else output[image]
-            path.kept[call.layer] = layer_matrix(part, heads, options, part_output)
+            matrix = pool.take(tokens, part.query.device)
+            path.kept[call.layer] = layer_matrix(part, heads, options, matrix, part_output)
         return output
 
     capture(model, batch, last, take)
     maps = []
     for path, rows in zip(paths, last_rows, strict=True):
-        vectors = _roll(path, depths, start, heads, request, info.prefix, tokens)
+        with torch.inference_mode():
+            vectors = _roll(path, depths, start, heads, request, info.prefix, tokens, pool)
         values = vectors.cpu().numpy()  # K, N
         at_depth = np.ascontiguousarray(values[:, info.prefix :]).reshape(-1, *grid)
         mean_last = rows[list(heads)].mean(dim=0).cpu().numpy()[info.prefix :].reshape(grid)
@@ -141,6 +150,7 @@ def _roll(
     request: RolloutRequest,
     prefix: int,
     tokens: int,
+    pool: MatrixPool,
 ) -> Tensor:
     """The query's rollout from each depth down to the start layer: (K, N), K depths."""
     some = next(iter(path.calls.values())).query if path.calls else path.kept[depths[-1]].matrix
@@ -152,35 +162,40 @@ def _roll(
     vectors = query.repeat(len(depths), 1)
     for layer in range(depths[-1], start - 1, -1):
         active = [place for place, depth in enumerate(depths) if depth >= layer]
-        vectors[active] = _pass_layer(path, layer, vectors[active], heads, request)
+        vectors[active] = _pass_layer(path, layer, vectors[active], heads, request, pool)
     return vectors
 
 
 def _pass_layer(
-    path: _Path, layer: int, vectors: Tensor, heads: Sequence[int], request: RolloutRequest
+    path: _Path,
+    layer: int,
+    vectors: Tensor,
+    heads: Sequence[int],
+    request: RolloutRequest,
+    pool: MatrixPool,
 ) -> Tensor:
     options = request.options
-    if layer in path.kept:
-        return path.kept[layer].push(vectors)
+    if layer in path.kept or options.discard_ratio > 0:
+        if layer in path.kept:
+            whole = path.kept.pop(layer)
+        else:
+            matrix = pool.take(vectors.shape[1], vectors.device)
+            whole = layer_matrix(path.calls[layer], heads, options, matrix)
+        passed = whole.push(vectors)
+        pool.give(whole.matrix)
+        return passed
     call = path.calls[layer]
-    if options.discard_ratio > 0:
-        return layer_matrix(call, heads, options).push(vectors)
     residual = options.residual
-    total = OrderedSum(torch.zeros_like(vectors))
+    out = torch.zeros_like(vectors)
     if not vectors[:, 1:].any():
         fused = _fuse_first_row(call, heads, options.fusion)
-        push_rows(vectors, slice(0, 1), fused, residual, 1 - residual, total.total)
-        return total.total
-
-    def visit(place: int, rows: slice, blocks: Iterator[RowBlock]) -> None:
-        fused = vectors.new_empty(rows.stop - rows.start, vectors.shape[1])
-        fuse(blocks, heads, options.fusion, fused)
-        out = torch.zeros_like(vectors)
-        push_rows(vectors, rows, fused, residual, 1 - residual, out)
-        total.add(place, out)
-
-    each_strip(call, visit)
-    return total.total
+        push_rows(vectors, slice(0, 1), fused, residual, 1 - residual, out)
+        return out
+    for block in row_blocks(call):
+        fused = vectors.new_empty(block.weights.shape[1:])
+        fuse(block, heads, options.fusion, fused)
+        push_rows(vectors, block.rows, fused, residual, 1 - residual, out)
+    return out
 
 
 def _fuse_first_row(call: AttentionCall, heads: Sequence[int], fusion: Fusion) -> Tensor:

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from attnviz.attention.share import share
-
 if TYPE_CHECKING:
     from attnviz.domain import FloatArray
 
 SMALL = 1 << 17
 SAMPLE = 1 << 15
 CHUNK = 1 << 16
-CHUNKS_EACH = 16
-"""Chunks (each small enough to stay in cache) that a thread takes at a time."""
+"""Values that are looked at together: they stay in cache."""
 
 
 def kth_smallest(values: Tensor, k: int) -> float:
@@ -56,20 +53,14 @@ def _bracket(flat: FloatArray, k: int) -> tuple[float, float]:
 
 def _collect(flat: FloatArray, low: float, high: float) -> tuple[int, FloatArray]:
     """How many values lie below ``low``, and those from ``low`` to ``high``."""
-    starts = range(0, flat.size, CHUNK * CHUNKS_EACH)
-    below = [0] * len(starts)
-    bands: list[list[FloatArray]] = [[] for _ in starts]
-
-    def work(place: int) -> None:
-        stop = min(starts[place] + CHUNK * CHUNKS_EACH, flat.size)
-        for start in range(starts[place], stop, CHUNK):
-            chunk = flat[start : min(start + CHUNK, stop)]
-            under = chunk < low
-            below[place] += int(np.count_nonzero(under))
-            bands[place].append(chunk[(chunk <= high) != under])
-
-    share(work, len(starts))
-    return sum(below), np.concatenate([part for parts in bands for part in parts])
+    below = 0
+    band: list[FloatArray] = []
+    for start in range(0, flat.size, CHUNK):
+        chunk = flat[start : start + CHUNK]
+        under = chunk < low
+        below += int(np.count_nonzero(under))
+        band.append(chunk[(chunk <= high) != under])
+    return below, np.concatenate(band)
 
 
 def _select(flat: FloatArray, k: int) -> float:

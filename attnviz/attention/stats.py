@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.blocks import RowBlock, row_sum
-from attnviz.attention.share import OrderedSum
 from attnviz.domain import Size
 
 if TYPE_CHECKING:
@@ -43,12 +41,12 @@ def uniform_entropy(tokens: int) -> float:
 
 
 class MatrixStats:
-    """What the strips of one layer and image add up to, head by head.
+    """What the blocks of one layer and image add up to, head by head.
 
     ``mean_row`` (H, N): the mean over the patch queries. ``distance`` (H,): the mean attention
     distance over the patch queries, input pixels. ``entropy`` (H, N): of every row, nats.
     ``to_first`` (H, N): the attention of every token to token 0. The first three are only filled
-    when asked for, since each is another pass over N x N values. Strips may come from many threads.
+    when asked for, since each is another pass over N x N values.
     """
 
     def __init__(
@@ -68,31 +66,27 @@ class MatrixStats:
         self.grid = grid
         self.entropy = torch.zeros(heads, tokens, device=device) if entropy else None
         self.to_first = torch.zeros(heads, tokens, device=device)
-        self._mean = OrderedSum(torch.zeros(heads, tokens, device=device)) if mean else None
+        self._sum = torch.zeros(heads, tokens, device=device) if mean else None
         self._reach = torch.zeros(heads, tokens, device=device)  # of every row, input pixels
         self._offsets = offset_pixels(grid, patch).to(device) if distance else None
 
-    def add(self, place: int, rows: slice, blocks: Iterator[RowBlock]) -> None:
-        """Take a strip into the numbers; a ``blocks.Visit``."""
+    def add(self, block: RowBlock) -> None:
+        """Take the rows of a block into the numbers. Each row comes once."""
+        rows, totals = block.rows, block.totals[..., 0]  # H, R
         skip = min(max(0, self.prefix - rows.start), rows.stop - rows.start)
+        self.to_first[:, rows] = block.weights[..., 0] / totals
+        if self._sum is not None:
+            self._sum += row_sum(block, skip)
+        if self.entropy is not None and block.logits is not None:
+            # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is taken.
+            mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
+            self.entropy[:, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
         pixels = self._pixels(rows.start + skip, rows.stop)
-        sums = []
-        for block in blocks:
-            totals = block.totals[..., 0]  # h, R
-            self.to_first[block.heads, rows] = block.weights[..., 0] / totals
-            if self._mean is not None:
-                sums.append(row_sum(block, skip))
-            if self.entropy is not None and block.logits is not None:
-                # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is taken.
-                mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
-                self.entropy[block.heads, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
-            if pixels is not None:
-                reach = self._reach[block.heads, rows.start + skip : rows.stop]
-                patches = block.weights[:, skip:, self.prefix :]
-                mass = patches.sum(dim=-1)
-                torch.div(patches.mul_(pixels).sum(dim=-1), mass, out=reach)
-        if self._mean is not None:
-            self._mean.add(place, torch.cat(sums))
+        if pixels is not None:
+            patches = block.weights[:, skip:, self.prefix :]
+            mass = patches.sum(dim=-1)
+            reach = self._reach[:, rows.start + skip : rows.stop]
+            torch.div(patches.mul_(pixels).sum(dim=-1), mass, out=reach)
 
     def _pixels(self, start: int, stop: int) -> Tensor | None:
         """|pos_i - pos_j| in input pixels, of patch tokens start..stop to all patches: (R, n)."""
@@ -124,9 +118,9 @@ class MatrixStats:
         Raises:
             ValueError: It was not asked for.
         """
-        if self._mean is None:
+        if self._sum is None:
             raise ValueError("the mean over the patch queries was not asked for")
-        return self._mean.total / (self.grid.height * self.grid.width)
+        return self._sum / (self.grid.height * self.grid.width)
 
     @property
     def to_cls(self) -> Tensor:

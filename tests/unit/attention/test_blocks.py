@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnviz.attention.blocks import each_strip
+from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall
 from attnviz.attention.stats import MatrixStats, entropy
 from attnviz.domain import Size
@@ -28,16 +28,13 @@ def exact(call):
 
 
 def collected(call, output=None, **options):
-    """Attention (H, N, N) out of all strips, and how often the row's maximum was left in."""
+    """Attention (H, N, N) out of all blocks, and how often the row's maximum was left in."""
     whole = torch.zeros(3, 61, 61)
     unshifted = []
 
-    def visit(_place, rows, blocks):
-        for block in blocks:
-            unshifted.append(bool((block.weights.amax(dim=-1) != 1).any()))
-            whole[block.heads, rows] = block.attention()
-
-    each_strip(call, visit, output=output, **options)
+    for block in row_blocks(call, output=output, **options):
+        unshifted.append(bool((block.weights.amax(dim=-1) != 1).any()))
+        whole[:, block.rows] = block.attention()
     return whole, unshifted
 
 
@@ -45,9 +42,9 @@ def collected(call, output=None, **options):
     ("spread", "offset", "left_in"),
     [(1, 0, True), (5, 20, True), (1, -200, False), (1, 300, False), (60, 0, False)],
 )
-@pytest.mark.parametrize("floats", [1, 1 << 19])
-def test_attention_and_output_are_exact(spread, offset, left_in, floats, monkeypatch):
-    monkeypatch.setattr("attnviz.attention.blocks.CPU_BLOCK_FLOATS", floats)
+@pytest.mark.parametrize("rows", [1, 16, 256])
+def test_attention_and_output_are_exact(spread, offset, left_in, rows, monkeypatch):
+    monkeypatch.setattr("attnviz.attention.blocks.CPU_BLOCK_ROWS", rows)
     call = random_call(spread, offset)
     output = torch.empty(3, 61, 8)
     whole, unshifted = collected(call, output)
@@ -59,8 +56,9 @@ def test_attention_and_output_are_exact(spread, offset, left_in, floats, monkeyp
 
 
 @pytest.mark.parametrize("logit", [-150.0, 150.0])
-def test_a_row_that_the_sample_did_not_show_is_made_again(logit):
-    """Rows 0, 20, 40 and 60 are sampled; row 10 alone has logits whose e^x is 0 or infinite."""
+def test_a_row_that_needs_its_maximum_taken_out_is_made_again(logit, monkeypatch):
+    """Row 10 alone has logits whose e^x is 0 or infinite."""
+    monkeypatch.setattr("attnviz.attention.blocks.CPU_BLOCK_ROWS", 8)
     call = random_call(1)
     call.query[0, 1, 10] = torch.tensor([logit * 8**0.5, 0, 0, 0, 0, 0, 0, 0])
     whole, unshifted = collected(call)
@@ -73,7 +71,8 @@ def test_a_row_that_the_sample_did_not_show_is_made_again(logit):
 def test_entropy_is_exact_with_and_without_the_shift(spread):
     call = random_call(spread)
     stats = MatrixStats(3, 1, Size(6, 10), 8, call.query.device)
-    each_strip(call, stats.add, logits=True)
+    for block in row_blocks(call, logits=True):
+        stats.add(block)
     expected = entropy(exact(call).numpy())
     assert abs(stats.entropy.numpy() - expected).max() < 2e-4
 
@@ -83,7 +82,8 @@ def test_entropy_of_rows_with_hidden_tokens():
     hidden[:, 30:] = False
     call = random_call(1, mask=hidden)
     stats = MatrixStats(3, 1, Size(6, 10), 8, call.query.device)
-    each_strip(call, stats.add, logits=True)
+    for block in row_blocks(call, logits=True):
+        stats.add(block)
     logits = call.query[0].double() @ call.key[0, :, :30].double().transpose(-2, -1) * call.scale
     expected = entropy(logits.softmax(dim=-1).numpy())
     assert abs(stats.entropy.numpy() - expected).max() < 1e-5
@@ -94,7 +94,8 @@ def test_the_same_call_gives_the_same_bits():
     runs = []
     for _ in range(5):
         stats = MatrixStats(3, 1, Size(6, 10), 8, call.query.device)
-        each_strip(call, stats.add, logits=True)
+        for block in row_blocks(call, logits=True):
+            stats.add(block)
         runs.append((stats.mean_row, stats.distance, stats.entropy))
     for run in runs[1:]:
         assert all(torch.equal(ours, first) for ours, first in zip(run, runs[0], strict=True))

@@ -7,7 +7,7 @@ import timm
 import torch
 from torch import nn
 
-from attnviz.attention.blocks import each_strip
+from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import capture
 from attnviz.attention.maps import heads_maps, layers_maps, patch_maps
 from attnviz.attention.verify import verify
@@ -173,12 +173,7 @@ def test_a_mask_counts():
         masked = type(call)(0, call.query, call.key, call.value, mask, 1.0)
         rows = masked.rows(torch.arange(2))[0, 0]
         assert torch.allclose(rows, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0]] * 2), atol=1e-6)
-        seen = []
-
-        def visit(_place, _rows, blocks, seen=seen):
-            seen.extend(block.attention().clone() for block in blocks)
-
-        each_strip(masked, visit)
+        seen = [block.attention().clone() for block in row_blocks(masked)]
         assert torch.allclose(seen[0][0, :2], rows, atol=1e-6)
         assert all(torch.equal(part[..., 3], torch.zeros(1, len(part[0]))) for part in seen)
 
@@ -196,12 +191,8 @@ def test_an_output_that_is_not_attention_times_v_is_refused():
 
     def tampered(call):
         output = torch.empty_like(call.query[0])
-
-        def visit(_place, _rows, blocks):
-            for block in blocks:
-                output[block.heads, block.rows] *= 1.01
-
-        each_strip(call, visit, output=output)
+        for block in row_blocks(call, output=output):
+            output[:, block.rows] *= 1.01
         return output[None]
 
     with pytest.raises(AttentionError, match="differs from the model's own output"):

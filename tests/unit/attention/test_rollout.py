@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
 
 from attnviz.attention import rollout
-from attnviz.attention.layer_matrix import layer_matrix, push_rows
+from attnviz.attention.layer_matrix import MatrixPool, layer_matrix, pool_of, push_rows
 from attnviz.attention.rollout import check_options, rollout_maps
 from attnviz.domain import DiscardOrder, Fusion, Query, RolloutOptions
 from attnviz.errors import UsageError
@@ -30,7 +33,9 @@ def passed(matrices, options, vector=None, heads=(0,)):
     vector = one_hot(len(matrices[0][0])) if vector is None else vector
     for layer in reversed(matrices):
         call = planted_call(layer)
-        vector = layer_matrix(call, range(call.query.shape[1]), options).push(vector)
+        matrix = torch.full((vector.shape[1],) * 2, 7.0)  # what was there before does not count
+        heads = range(call.query.shape[1])
+        vector = layer_matrix(call, heads, options, matrix).push(vector)
     return vector[0].numpy()
 
 
@@ -159,3 +164,38 @@ def test_a_ratio_outside_the_definition_is_refused(ratio):
 def test_a_residual_outside_the_definition_is_refused(residual):
     with pytest.raises(UsageError, match="residual"):
         check_options(RolloutOptions(residual=residual))
+
+
+def test_memory_of_passed_matrices_is_used_again_for_the_same_size_only():
+    pool = MatrixPool()
+    cpu = torch.device("cpu")
+    first = pool.take(5, cpu)
+    assert pool.take(5, cpu) is not first
+    pool.give(first)
+    assert pool.take(5, cpu) is first
+    pool.give(first)
+    assert pool.take(6, cpu).shape == (6, 6)
+    assert pool.take(5, cpu) is not first
+
+
+def test_pictures_one_after_the_other_are_not_mixed_up():
+    """Sizes in turn, with and without a discard, against a model that has seen nothing before."""
+    backbone = tiny_vit()
+    batches = [torch.rand(2, 3, 16, 24), torch.rand(1, 3, 24, 24), torch.rand(2, 3, 16, 24)]
+    for ratio in (0, 0.9, 0):
+        request = RolloutRequest(options=RolloutOptions(discard_ratio=ratio))
+        for batch in batches:
+            ours = rollout_maps(backbone, batch, request)
+            fresh = rollout_maps(tiny_vit(), batch, request)
+            for one, other in zip(ours, fresh, strict=True):
+                np.testing.assert_array_equal(one.rollout, other.rollout)
+
+
+def test_the_memory_goes_with_the_model():
+    backbone = tiny_vit()
+    rollout_maps(backbone, torch.rand(1, 3, 16, 24), RolloutRequest())
+    pool = weakref.ref(pool_of(backbone))
+    assert pool() is not None
+    del backbone
+    gc.collect()
+    assert pool() is None
