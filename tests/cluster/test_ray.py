@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,10 +23,9 @@ from attnviz.requests import (
 )
 from tests.cluster.conftest import COUNT
 from tests.helpers.command_line import files_below
-from tests.helpers.deadly import DeadlyPath, DeadlyPlan
+from tests.helpers.deadly import DeadlyPath, DeadlyPlan, ModelKillingPath
 
 CONSOLE_SCRIPT = Path(sys.executable).parent / "attnviz"
-MODEL_PROCESS = b"ray::MapWorker(MapBatches(ModelWorker))"
 ON_RAY = ClusterRequest(cpus_per_model=2)
 
 
@@ -157,19 +154,23 @@ def test_a_picture_that_kills_its_process_costs_only_itself(
     assert drawn == [f"{n}.heads.png" for n in good]
 
 
-def test_a_model_that_is_killed_is_started_again(cluster, request_for, whole, tmp_path):
+def test_a_model_that_is_killed_is_started_again(
+    cluster, request_for, whole, tmp_path, monkeypatch
+):
     list(pipeline.run(request_for("here", inputs=whole, cluster=None, workers=0)))
-    events = pipeline.run(request_for("there", inputs=whole))
-    seen, killed = [], 0
-    for event in events:
-        seen.append(event)
-        if not killed and isinstance(event, Done):
-            for process in model_processes():
-                os.kill(process, signal.SIGKILL)
-                killed += 1
-    assert killed >= 1
-    assert names(seen, Done) == [f"{n}.png" for n in range(COUNT - 1)]
-    assert names(seen, Failed) == []
+
+    def with_killer(request, into):
+        found, plans = plan_request(request, into)
+        *files, last = plans
+        killer = ImageFile(ModelKillingPath(last.path), last.relative)
+        replaced = {file: plans[file] for file in files} | {killer: plans[last]}
+        return dataclasses.replace(found, files=tuple(replaced)), replaced
+
+    monkeypatch.setattr(pipeline, "plan_request", with_killer)
+    events = list(pipeline.run(request_for("there", inputs=whole)))
+    assert int((tmp_path / "killed").read_text()) >= 1
+    assert names(events, Done) == [f"{n}.png" for n in range(COUNT - 1)]
+    assert names(events, Failed) == []
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
 
 
@@ -202,15 +203,3 @@ def test_the_command_line_on_a_cluster_says_nothing_of_its_own(cluster, weights,
     assert sorted(Path(line).name for line in run.stdout.splitlines()) == [
         f"{n}.heads.png" for n in range(COUNT - 1)
     ]
-
-
-def model_processes():
-    """The processes in which a model is loaded and waits for pictures."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and (entry / "cmdline").read_bytes().startswith(MODEL_PROCESS):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
