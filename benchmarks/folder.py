@@ -41,11 +41,11 @@ def measure(pictures: Path, count: int, rounds: int) -> tuple[float, float]:
 def photographs(source: Path, folder: Path, count: int) -> None:
     """``count`` JPEG files of 640 x 480 pixels, no two alike."""
     folder.mkdir()
-    files = sorted(path for path in source.iterdir() if path.suffix in {".jpg", ".png"})
+    files = sorted(source.glob("*.jpg"))
     for number in range(count):
         with Image.open(files[number % len(files)]) as image:
-            left, top = 3 * (number // len(files)), 2 * (number // len(files))
-            part = image.convert("RGB").crop((left, top, image.width, image.height))
+            shift = number // len(files)
+            part = image.convert("RGB").crop((shift, shift, image.width, image.height))
         part.resize(SIZE).save(folder / f"{number}.jpg", quality=90)
 
 
