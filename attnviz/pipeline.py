@@ -1,8 +1,9 @@
 """The stages joined for one picture or many. Prints nothing; what happens is yielded as events.
 
-On one machine: reading runs ahead in threads, the model takes batches of one size in this process,
-drawing follows behind in processes that never import torch. Every queue is bounded, so memory stays
-flat. On a cluster ``attnviz.cluster`` joins the same stages.
+On one machine: reading runs ahead in threads, the model takes batches of one size in this process
+(on a CPU single pictures, one a core), drawing follows behind in processes that never import torch.
+Every queue is bounded, so memory stays flat. On a cluster ``attnviz.cluster`` joins the same
+stages.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.reference import check_second
 from attnviz.render import Pending, Renderer, RenderJob
 from attnviz.requests import ModelRequest, RunRequest
+from attnviz.side_by_side import SideBySide, models_for
 from attnviz.stages.draw import finish, job_of
 from attnviz.stages.model import ModelStage
 from attnviz.stages.read import ReadStage, Ready, Seen
@@ -126,13 +128,15 @@ class _Run:
     def events(self) -> Generator[Event, None, None]:
         """One event a picture, in the order of the pictures where batches hold one each."""
         workers = self._workers()
+        count = models_for(self.modelling, len(self.plans))
+        models = SideBySide(self.modelling, count) if count > 1 else self.modelling
         with (
             ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
             Renderer(workers) as renderer,
         ):
             waiting: deque[tuple[Seen, tuple[dict[str, Any], ...], Pending | None]] = deque()
             try:
-                for outcome in self.modelling.outcomes(self._read_ahead(readers)):
+                for outcome in models.outcomes(self._read_ahead(readers)):
                     if not isinstance(outcome, Seen):
                         yield outcome
                     else:

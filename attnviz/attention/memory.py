@@ -56,6 +56,21 @@ def largest_batch(
     )
 
 
+def fits_beside(info: ModelInfo, size: Size, command: CommandRequest, count: int) -> bool:
+    """Whether ``count`` pictures of a model input size fit into memory side by side on the CPU."""
+    free = free_bytes(torch.device("cpu"))
+    return free is None or count * needed_bytes(info, tokens_of(info, size), command) < SHARE * free
+
+
+def multiplications(info: ModelInfo, size: Size) -> float:
+    """About how many multiplications a plain pass of one picture takes.
+
+    In a block of width w every token takes 12 w^2 for the weights and 2 N w for the attention.
+    """
+    tokens = tokens_of(info, size)
+    return float(info.depth * tokens * info.width * (12 * info.width + 2 * tokens))
+
+
 @contextmanager
 def memory_errors(size: Size) -> Iterator[None]:
     """What torch and Python raise for want of memory, as the error that says what to do.

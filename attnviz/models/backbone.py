@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -77,6 +78,18 @@ class Backbone:
         self._positions = PositionTable(self.module, self.info.positions, offset=offset)
         return self
 
+    def replica(self) -> Backbone:
+        """Another model of the same weights, in the same memory, that may run at the same time."""
+        shared: dict[int, Any] = {id(part): part for part in self.module.parameters()}
+        shared |= {id(part): part for part in self.module.buffers()}
+        return Backbone(
+            copy.deepcopy(self.module, shared),
+            self.info,
+            offset=self._positions.offset,
+            notes=self.notes,
+            head=self.head,
+        )
+
     def batch(self, images: Sequence[PreparedImage]) -> Tensor:
         """Prepared pictures of one size as a (B, 3, h, w) tensor on the model's device."""
         stacked = torch.from_numpy(np.stack([image.tensor for image in images]))
@@ -88,6 +101,11 @@ class Backbone:
 def compute_with(threads: int) -> None:
     """How many CPU cores a model of this process computes with, instead of all."""
     torch.set_num_threads(threads)
+
+
+def cores() -> int:
+    """How many CPU cores a model of this process computes with."""
+    return torch.get_num_threads()
 
 
 def find_family(timm_name: str) -> str | None:

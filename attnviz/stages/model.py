@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
@@ -68,6 +69,13 @@ class ModelStage:
         self.model = model
         self.reference = read_second(model, request.command, request.inputs)
         self.fitting: dict[Size, int] = {}
+
+    def replica(self) -> ModelStage:
+        """The same stage with a model of its own, which shares the weights."""
+        stage = copy.copy(self)
+        stage.model = self.model.replica()
+        stage.fitting = {}
+        return stage
 
     def outcomes(
         self, pictures: Iterable[Ready | Skipped | Failed]
