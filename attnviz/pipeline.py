@@ -30,7 +30,7 @@ from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.reference import check_second
 from attnviz.render import Pending, Renderer, RenderJob
 from attnviz.requests import ModelRequest, RunRequest
-from attnviz.side_by_side import SideBySide, models_for
+from attnviz.side_by_side import side_by_side
 from attnviz.stages.draw import finish, job_of
 from attnviz.stages.model import ModelStage
 from attnviz.stages.read import ReadStage, Ready, Seen
@@ -128,8 +128,7 @@ class _Run:
     def events(self) -> Generator[Event, None, None]:
         """One event a picture, in the order of the pictures where batches hold one each."""
         workers = self._workers()
-        count = models_for(self.modelling, len(self.plans))
-        models = SideBySide(self.modelling, count) if count > 1 else self.modelling
+        models = side_by_side(self.modelling, len(self.plans))
         with (
             ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
             Renderer(workers) as renderer,

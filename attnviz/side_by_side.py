@@ -1,8 +1,8 @@
 """The model stage on a CPU for many pictures: one picture a core instead of one over all cores.
 
 A pass that is split over cores waits for the slowest at every step, and beside a process that draws
-one always is slow. So each core has a model of its own; they share the weights. The numbers are those
-of one picture over all cores up to rounding, since some products then add up in another order.
+one always is slow. So each core has a model of its own; they share the weights. The numbers are
+those of one picture over all cores up to rounding: some products then add up in another order.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ class _Stopped(Exception):  # noqa: N818 - a signal, not an error
     """Ends a pass that nobody waits for any more."""
 
 
-def models_for(stage: ModelStage, pictures: int) -> int:
-    """How many models take the pictures of a run; 1 where they go through the one model."""
+def side_by_side(stage: ModelStage, pictures: int) -> ModelStage | SideBySide:
+    """What takes so many pictures fastest: the stage itself, or models side by side."""
     if stage.model.device.type != "cpu" or (stage.request.batch_size or 1) > 1:
-        return 1
-    return min(pictures, cores(), MODELS_MOST)
+        return stage
+    count = min(pictures, cores(), MODELS_MOST)
+    return SideBySide(stage, count) if count > 1 else stage
 
 
 class SideBySide:
@@ -57,6 +58,7 @@ class SideBySide:
         self, pictures: Iterable[Ready | Skipped | Failed]
     ) -> Generator[Seen | Skipped | Failed, None, None]:
         """As ``ModelStage.outcomes``, in the order of the pictures."""
+        self._stopped.clear()
         all_cores = cores()
         each = max(1, all_cores // self._count)
         pool = ThreadPoolExecutor(self._count, "model", initializer=compute_with, initargs=(each,))

@@ -123,13 +123,14 @@ class ModelWorker:
 
         from attnviz.attention.tables import table
         from attnviz.models.backbone import compute_with
+        from attnviz.side_by_side import side_by_side
         from attnviz.stages.model import ModelStage
 
         _enter(job.folder)
         compute_with(threads)
         backbone = ray.get(model[0]).to(job.device)
         self._table = table
-        self._stage = ModelStage(job.request, backbone)
+        self._stage = side_by_side(ModelStage(job.request, backbone), threads)
 
     def __call__(self, block: Any) -> Iterator[Any]:
         """The pictures of a block, an Arrow table; each goes on when its batch is through."""

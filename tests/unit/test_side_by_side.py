@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz import pipeline, side_by_side
+from attnviz import pipeline
+from attnviz import side_by_side as module
 from attnviz.domain import RolloutOptions
 from attnviz.events import Failed
 from attnviz.models.load import load_backbone
@@ -28,7 +29,7 @@ from attnviz.requests import (
     RunRequest,
     ScoreRequest,
 )
-from attnviz.side_by_side import SideBySide, models_for
+from attnviz.side_by_side import SideBySide, side_by_side
 from attnviz.stages.model import ModelStage
 from attnviz.stages.read import ReadStage
 from tests.helpers.photos import save_scene
@@ -146,9 +147,9 @@ def test_what_is_no_picture_passes_by_in_its_place(read):
 def test_a_picture_that_may_not_go_beside_others_goes_alone(small, read, monkeypatch, why):
     stage, pictures = read(small, HeadsRequest(), SIDES[:3])
     if why == "long":
-        monkeypatch.setattr(side_by_side, "BLOCK_MULTIPLICATIONS_MOST", 0)
+        monkeypatch.setattr(module, "BLOCK_MULTIPLICATIONS_MOST", 0)
     else:
-        monkeypatch.setattr(side_by_side, "fits_beside", lambda *_: False)
+        monkeypatch.setattr(module, "fits_beside", lambda *_: False)
     seen = []
     compute = ModelStage._compute
 
@@ -199,20 +200,32 @@ def test_an_error_of_the_program_is_raised(read, monkeypatch):
 
 def test_how_many_models_a_run_gets(read):
     stage, _ = read(tiny_vit(), HeadsRequest(), ((40, 40),))
-    assert [models_for(stage, pictures) for pictures in (1, 2, 100)] == [1, 2, 2]
+    counts = [side_by_side(stage, pictures) for pictures in (1, 2, 100)]
+    assert counts[0] is stage
+    assert [models._count for models in counts[1:]] == [2, 2]
     torch.set_num_threads(1)
-    assert models_for(stage, 100) == 1
+    assert side_by_side(stage, 100) is stage
     torch.set_num_threads(2)
     stage.request = dataclasses.replace(stage.request, batch_size=4)
-    assert models_for(stage, 100) == 1
+    assert side_by_side(stage, 100) is stage
+
+
+def test_they_take_one_list_of_pictures_after_the_other(read):
+    stage, pictures = read(tiny_vit(), HeadsRequest(), ((40, 40),) * 4)
+    models = SideBySide(stage, 2)
+    for part in (pictures[:2], pictures[2:]):
+        assert [outcome.ready for outcome in models.outcomes(iter(part))] == part
 
 
 def test_a_run_over_a_folder_uses_them(read, monkeypatch, tmp_path):
     used = []
-    monkeypatch.setattr(
-        pipeline, "SideBySide", lambda stage, count: used.append(count) or SideBySide(stage, count)
-    )
+
+    def watched(stage, pictures):
+        used.append(pictures)
+        return side_by_side(stage, pictures)
+
+    monkeypatch.setattr(pipeline, "side_by_side", watched)
     stage, _ = read(tiny_vit(), HeadsRequest(), ((40, 40),) * 3)
     request = dataclasses.replace(stage.request, workers=0)
     assert len(list(pipeline.run(request, tiny_vit()))) == 4
-    assert used == [2]
+    assert used == [3]
