@@ -66,6 +66,13 @@ class Failed:
     name: str
     error: AttnvizError
 
+    def __post_init__(self) -> None:
+        # The frames that an error passed hold the bytes of its file, and an error and its frames
+        # often hold each other: until a late garbage collection, thousands of files' worth.
+        for error in (self.error, self.error.__cause__, self.error.__context__):
+            if error is not None:
+                error.__traceback__ = None
+
 
 @dataclass(frozen=True)
 class Gathered:

@@ -28,7 +28,7 @@ from attnviz.models.load import load_backbone
 from attnviz.outlook import plan_request
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.reference import check_second
-from attnviz.render import Pending, Renderer, RenderJob
+from attnviz.render import Pending, Renderer, RenderJob, is_ready
 from attnviz.requests import ModelRequest, RunRequest
 from attnviz.side_by_side import side_by_side
 from attnviz.stages.draw import finish, job_of
@@ -154,8 +154,10 @@ class _Run:
     def _workers(self) -> int:
         if self.request.workers is not None:
             return self.request.workers
-        # One picture is drawn here: a process would take longer to start than the figure.
-        return 0 if len(self.plans) == 1 else max(1, min(8, (os.cpu_count() or 2) - 1))
+        if len(self.plans) == 1:
+            # Drawn here, unless a process is sooner there than this one has loaded matplotlib.
+            return int(is_ready())
+        return max(1, min(8, (os.cpu_count() or 2) - 1))
 
     def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[Ready | Skipped | Failed]:
         window = READERS + 2

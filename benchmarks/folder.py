@@ -34,7 +34,7 @@ def measure(pictures: Path, count: int, rounds: int) -> tuple[float, float]:
             "plain": process("-c", PLAIN, weights, INPUT_WIDTH, count),
             "heads": heads_process(folder / "in", weights, folder / "out"),
         }
-        seconds = interleaved(works, rounds)
+        seconds = interleaved(works, rounds, warm_up=False)
     return statistics.median(seconds["plain"]), ratios(seconds, "plain")["heads"]
 
 

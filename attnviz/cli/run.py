@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,10 @@ def run(command: CommandRequest, options: RunOptions) -> int:
         AttnvizError: Nothing could be done at all: wrong use, no such model, no way to write.
     """
     request = run_request(command, options)
+    from attnviz.render import make_ready
+
+    if request.workers is None and request.cluster is None and (os.cpu_count() or 1) > 1:
+        make_ready()
     from attnviz import pipeline
     from attnviz.gather import gather
 

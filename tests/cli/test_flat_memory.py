@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="need
 
 PICTURES = 120
 FIRST = 20
-MOST_MB = 15
+MOST_MB = 6
 
 # Every fourth input is no picture, and large: an error that is kept would keep its bytes.
 WATCHED = """
