@@ -70,7 +70,7 @@ class AttentionCall:
 
     @cached_property
     def largest_value(self) -> float:
-        """The largest |V|, at least 1; not a number where V is not."""
+        """The largest |V|, at least 1."""
         # Over the width first: on a view into q, k and v that is several times faster.
         low, high = self.value.amin(dim=-1).amin(), self.value.amax(dim=-1).amax()
         return max(1.0, -low.item(), high.item())

@@ -175,12 +175,11 @@ def _pass_layer(
     pool: MatrixPool,
 ) -> Tensor:
     options = request.options
-    if layer in path.kept or options.discard_ratio > 0:
-        if layer in path.kept:
-            whole = path.kept.pop(layer)
-        else:
-            matrix = pool.take(vectors.shape[1], vectors.device)
-            whole = layer_matrix(path.calls[layer], heads, options, matrix)
+    whole = path.kept.pop(layer, None)
+    if whole is None and options.discard_ratio > 0:
+        matrix = pool.take(vectors.shape[1], vectors.device)
+        whole = layer_matrix(path.calls[layer], heads, options, matrix)
+    if whole is not None:
         passed = whole.push(vectors)
         pool.give(whole.matrix)
         return passed
