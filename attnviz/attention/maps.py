@@ -172,7 +172,7 @@ def _query_rows(
         if call.layer not in layers:
             return None
         stats: list[MatrixStats] = []
-        output = None if call.layer == last or not whole else torch.empty_like(call.query)
+        output = torch.empty_like(call.query) if whole and call.layer != last else None
         for image in range(batch.shape[0] if whole else 0):
             one = MatrixStats(
                 model.info.heads, model.info.prefix, grid_of(model, batch), model.info.patch,
@@ -182,11 +182,14 @@ def _query_rows(
             for block in row_blocks(call.of_image(image), output=part, logits=entropy):
                 one.add(block)
             stats.append(one)
+        first = torch.zeros(1, dtype=torch.long, device=batch.device)
         if mean:
             rows = torch.stack([one.mean_row for one in stats])  # B, H, N
+        elif whole:
+            rows = call.unchecked_rows(first)[:, :, 0]
         else:
-            first = torch.zeros(1, dtype=torch.long, device=batch.device)
-            rows = call.rows(first)[:, :, 0]  # B, H, N
+            output = None if call.layer == last else call.fused()
+            rows = call.rows(first, output)[:, :, 0]
         found[call.layer] = _LayerRows(as_array(rows), tuple(stats))
         return output
 

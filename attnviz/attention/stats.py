@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,8 +68,9 @@ class MatrixStats:
         self.entropy = torch.zeros(heads, tokens, device=device) if entropy else None
         self.to_first = torch.zeros(heads, tokens, device=device)
         self._sum = torch.zeros(heads, tokens, device=device) if mean else None
-        self._reach = torch.zeros(heads, tokens, device=device)  # of every row, input pixels
-        self._offsets = offset_pixels(grid, patch).to(device) if distance else None
+        self._measures = measures(grid, patch).to(device) if distance else None
+        # Of every cell and head: weights times distances, and weights, summed.
+        self._reach = torch.empty(grid.height * grid.width, heads, 2, device=device)
 
     def add(self, block: RowBlock) -> None:
         """Take the rows of a block into the numbers. Each row comes once."""
@@ -81,35 +83,32 @@ class MatrixStats:
             # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is taken.
             mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
             self.entropy[:, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
-        pixels = self._pixels(rows.start + skip, rows.stop)
-        if pixels is not None:
+        if self._measures is not None and skip < rows.stop - rows.start:
             patches = block.weights[:, skip:, self.prefix :]
-            mass = patches.sum(dim=-1)
-            reach = self._reach[:, rows.start + skip : rows.stop]
-            torch.div(patches.mul_(pixels).sum(dim=-1), mass, out=reach)
+            self._measure(patches, rows.start + skip - self.prefix, self._measures)
 
-    def _pixels(self, start: int, stop: int) -> Tensor | None:
-        """|pos_i - pos_j| in input pixels, of patch tokens start..stop to all patches: (R, n)."""
-        if self._offsets is None or start == stop:
-            return None
-        width, cells = self.grid.width, self.grid.height * self.grid.width
-        pixels = self._offsets.new_empty(stop - start, cells)
-        first = start - self.prefix
-        cell = first
-        while cell < stop - self.prefix:
+    def _measure(self, patches: Tensor, first: int, measures: Tensor) -> None:
+        """Sum up how far some cells from ``first`` on attend; patches: (H, R, n), their weights.
+
+        Cells of one grid row are one batch, so that weights and distances are read once, where
+        they lie.
+        """
+        rows = patches.transpose(0, 1)  # R, H, n
+        width, cells = self.grid.width, patches.shape[-1]
+        cell, end = first, first + rows.shape[0]
+        while cell < end:
             row, column = divmod(cell, width)
-            count = min(width - column, stop - self.prefix - cell)
+            until = min(cell - column + width, end)
             from_row = (self.grid.height - 1 - row) * width
-            pixels[cell - first : cell - first + count] = self._offsets[
-                column : column + count, from_row : from_row + cells
-            ]
-            cell += count
-        return pixels
+            own = measures[column : column + until - cell, from_row : from_row + cells]
+            torch.bmm(rows[cell - first : until - first], own, out=self._reach[cell:until])
+            cell = until
 
     @property
     def distance(self) -> Tensor:
         """Mean attention distance (H,) over all patch queries, input pixels, float32."""
-        return self._reach[:, self.prefix :].double().mean(dim=1).float()
+        reach = self._reach.double()
+        return (reach[..., 0] / reach[..., 1]).mean(dim=0).float()
 
     @property
     def mean_row(self) -> Tensor:
@@ -128,14 +127,17 @@ class MatrixStats:
         return self.to_first[:, self.prefix :].reshape(-1, *self.grid)
 
 
-def offset_pixels(grid: Size, patch: int) -> Tensor:
-    """Distance in input pixels from a patch in column c to one some rows and columns away.
+@lru_cache(maxsize=4)
+def measures(grid: Size, patch: int) -> Tensor:
+    """Distance in input pixels from a patch in column c to one some rows and columns away, and 1.
 
-    (gw, (2 gh - 1) * gw): row c, then y rows away from -(gh - 1) to gh - 1, then the other's
-    column. The distances from cell (r, c) to all cells are gh * gw neighbours in row c, from
-    (gh - 1 - r) * gw on, so no root is taken of N x N values.
+    (gw, (2 gh - 1) * gw, 2): column c, then y rows away
+    from -(gh - 1) to gh - 1, then the other's column. The distances from cell (r, c) to all cells
+    are gh * gw neighbours in row c, from (gh - 1 - r) * gw on, so no root is taken of N x N values.
+    The 1 lets one product sum up weights and weighted distances.
     """
     dy = torch.arange(1 - grid.height, grid.height)
     dx = torch.arange(grid.width)[:, None] - torch.arange(grid.width)
     squares = (dy * dy)[:, None] + (dx * dx)[:, None, :]  # gw, 2 gh - 1, gw
-    return squares.float().sqrt_().mul_(patch).flatten(1)
+    pixels = squares.float().sqrt_().mul_(patch).flatten(1)
+    return torch.stack([pixels, torch.ones_like(pixels)], dim=1).transpose(1, 2)
