@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from attnviz.domain import sha256_of
+from attnviz.errors import UsageError
 from attnviz.images.find import find_images
 from attnviz.output.plan import plan_outputs
 from attnviz.output.record import recorded_paths, stands
@@ -29,6 +30,12 @@ class Outlook:
     file: ImageFile
     paths: tuple[Path, ...]
     current: bool
+
+
+def check_second(command: CommandRequest) -> None:
+    """Raise UsageError where a command has a second picture that is no file."""
+    if isinstance(command, RelevanceRequest) and command.like and not command.like.is_file():
+        raise UsageError(f"--like: {command.like} is no file", "give a second picture")
 
 
 def plan_request(

@@ -7,7 +7,6 @@ from pathlib import Path
 from attnviz.attention.memory import memory_errors
 from attnviz.attention.relevance import Reference, reference_of
 from attnviz.domain import ImageFile, Picture, PreparedImage
-from attnviz.errors import UsageError
 from attnviz.images.fit import prepare
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
@@ -28,12 +27,6 @@ def read_second(model: Backbone, command: CommandRequest, inputs: InputRequest) 
     image = read_image(ImageFile(path, Path(path.name)), max_pixels=inputs.max_pixels)
     prepared = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
     return refer_to(model, prepared)
-
-
-def check_second(command: CommandRequest) -> None:
-    """Raise UsageError where a command has a second picture that is no file."""
-    if isinstance(command, RelevanceRequest) and command.like and not command.like.is_file():
-        raise UsageError(f"--like: {command.like} is no file", "give a second picture")
 
 
 def refer_to(model: Backbone, image: PreparedImage) -> Reference:

@@ -114,7 +114,8 @@ def _connect(request: ClusterRequest) -> tuple[Any, bool]:
             ) from error
         raise UsageError(
             f"--ray-address: no Ray cluster answers at {request.address}",
-            "give the address that 'ray start --head' printed, as HOST:PORT",
+            "give the address that 'ray start --head' printed, as HOST:PORT; if it spoke of token "
+            "authentication, set RAY_AUTH_MODE=token as well",
         ) from error
     return ray, True
 

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image, ImageFile
 
-from attnviz import pipeline
 from tests.helpers.command_line import files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import png_header_only
@@ -49,7 +48,7 @@ def no_model(monkeypatch):
     def load(_request):
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr(pipeline, "load_backbone", load)
+    monkeypatch.setattr("attnviz.models.load.load_backbone", load)
 
 
 @pytest.fixture

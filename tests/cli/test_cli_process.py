@@ -92,6 +92,22 @@ def test_wrong_use_gives_2_and_one_clear_line() -> None:
     ]
 
 
+@pytest.mark.parametrize("more", [[], ["--engine", "ray"]])
+def test_a_wrong_input_is_told_before_torch_is_imported(more: list[str], tmp_path: Path) -> None:
+    program = """
+import sys
+from attnviz.cli.app import main
+code = main(sys.argv[1:])
+print(code, sorted({"torch", "timm", "ray"} & set(sys.modules)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program, "heads", str(tmp_path / "missing.jpg"), *more],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert run.stdout == "1 []\n"
+    assert "missing.jpg does not exist" in run.stderr
+
+
 def test_the_models_as_table_and_as_records(tmp_path: Path) -> None:
     table = call("models", HF_HUB_CACHE=str(tmp_path))
     assert (table.returncode, table.stderr) == (0, "")

@@ -37,7 +37,8 @@ EACH = len(FORMATS) + 2
 STARTER = """
 import os, sys
 from attnviz.cli.app import main
-import attnviz.pipeline, attnviz.gather, attnviz.models.load, attnviz.figures.heads, timm
+import attnviz.local_run, attnviz.pipeline, attnviz.gather, attnviz.models.load
+import attnviz.figures.heads, timm
 import matplotlib.backends.backend_agg, matplotlib.backends.backend_pdf
 import matplotlib.backends.backend_svg
 print("ready", flush=True)

@@ -209,7 +209,7 @@ def test_another_suffix_is_refused(attnviz_command, name):
 def test_a_place_where_no_table_can_be_is_told_before_the_model_loads(
     real, tiny, photos, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("attnviz.pipeline.load_backbone", lambda _request: pytest.fail("loaded"))
+    monkeypatch.setattr("attnviz.models.load.load_backbone", lambda _request: pytest.fail("loaded"))
     (tmp_path / "file").touch()
     (tmp_path / "t.csv").mkdir()
     for place in ("file/t.csv", "t.csv"):

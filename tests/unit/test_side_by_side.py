@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz import pipeline
+from attnviz import local_run, pipeline
 from attnviz import side_by_side as module
 from attnviz.domain import RolloutOptions
 from attnviz.events import Failed
@@ -224,7 +224,7 @@ def test_a_run_over_a_folder_uses_them(read, monkeypatch, tmp_path):
         used.append(pictures)
         return side_by_side(stage, pictures)
 
-    monkeypatch.setattr(pipeline, "side_by_side", watched)
+    monkeypatch.setattr(local_run, "side_by_side", watched)
     stage, _ = read(tiny_vit(), HeadsRequest(), ((40, 40),) * 3)
     request = dataclasses.replace(stage.request, workers=0)
     assert len(list(pipeline.run(request, tiny_vit()))) == 4
