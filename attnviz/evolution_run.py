@@ -179,7 +179,7 @@ def _provenance(
     joined = hashlib.sha256("".join(digest for _, digest in checkpoints).encode()).hexdigest()
     name = request.model.name or model.info.name
     if request.model.name is None and name == checkpoints[0][0].stem:
-        name = f"{model.info.timm_name.split('.')[0]} of the checkpoints' sizes"
+        name = f"ViT of {model.info.depth} layers of width {model.info.width}"
     weights = f"{len(checkpoints)} checkpoint{'s' * (len(checkpoints) > 1)}"
     return Provenance(
         command=COMMAND,

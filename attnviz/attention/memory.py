@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from attnviz.attention.blocks import BLOCK_FLOATS
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
 from attnviz.errors import MemoryNeededError
@@ -95,7 +96,7 @@ def memory_errors(size: Size) -> Iterator[None]:
 
 def needed_bytes(info: ModelInfo, tokens: int, command: CommandRequest) -> int:
     """Estimated peak in bytes of one picture's pass, beyond the loaded weights."""
-    activations = 4 * WIDTHS * info.width * tokens
+    activations = 4 * (WIDTHS * info.width * tokens + min(info.heads * tokens**2, BLOCK_FLOATS))
     if isinstance(command, RelevanceRequest):
         if command.method is RelevanceMethod.CONTRIBUTION:
             return activations + 4 * WRITTEN_WIDTHS * info.width * tokens
@@ -112,7 +113,8 @@ def needed_bytes(info: ModelInfo, tokens: int, command: CommandRequest) -> int:
     if matrix * layers <= KEEP_LIMIT_BYTES:
         return activations + matrix * layers
     kept = 4 * 3 * info.width * tokens * layers  # q, k and v of every layer
-    return activations + kept + (matrix if command.options.discard_ratio else 0)
+    # To find the k-th smallest value of a matrix it may have to be copied.
+    return activations + kept + (2 * matrix if command.options.discard_ratio else 0)
 
 
 def whole_bytes(heads: int, tokens: int) -> int:

@@ -89,14 +89,18 @@ def _panel(
 
 def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     """What was run, each model once and with each input size once, and the scale."""
-    said = []
+    sizes: dict[tuple[str, int], dict[str, None]] = {}
     for row in rows:
         geometry = row.picture.geometry
         size, grid = geometry.model_input, geometry.grid
-        said.append(
-            f"{row.model.name}: input {size.height}{ink.TIMES}{size.width}, "
-            f"{grid.height}{ink.TIMES}{grid.width} patches of {row.model.patch} px"
+        words = (
+            f"{size.height}{ink.TIMES}{size.width} ({grid.height}{ink.TIMES}{grid.width} patches)"
         )
+        sizes.setdefault((row.model.name, row.model.patch), {})[words] = None
+    said = [
+        f"{name}: patches of {patch} px, input {', '.join(words)}"
+        for (name, patch), words in sizes.items()
+    ]
     kinds = [shown.kind for shown in rows[0].maps.values()]
     scale = scale_words(style)
     if style.scale is Scale.SHARED:

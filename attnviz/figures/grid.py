@@ -23,7 +23,9 @@ _LINE = 0.13
 _HEADER = 0.16
 _SMALLEST = 0.68
 _SMALLEST_WITH_BAR = 0.92
-_LARGEST = 2.2
+_WIDEST = 3.3
+_HIGHEST = 2.2
+_HIGHEST_ALONE = 3.3
 _BAR_MOST = 2.6
 
 
@@ -58,14 +60,18 @@ def draw_grid(sheet: Sheet, columns: Sequence[Column], rows: Sequence[Row]) -> N
     others = range(1, len(columns))
     indent = 0.04 + _LINE * max(len(row.title) for row in rows)
     size, slot = _split(sheet.width - indent, smallest, len(others))
-    above = any(_longest(row) > _high(row, slot) for row in rows)
+    highest = _HIGHEST if len(rows) > 1 else _HIGHEST_ALONE
+    above = any(_longest(row) > min(slot / row.aspect, highest) for row in rows)
     if above:
         indent = 0.0
         size, slot = _split(sheet.width, smallest, len(others))
+    heights = [min(slot / row.aspect, highest) for row in rows]
+    slot = max(high * row.aspect for row, high in zip(rows, heights, strict=True))
     for start in range(0, len(others), size):
         places = (0, *others[start : start + size])
         lefts = [MARGIN + indent + place * (slot + _GAP) for place in range(len(places))]
-        _draw_block(sheet, [columns[k] for k in places], rows, places, lefts, slot, above=above)
+        shown = [columns[k] for k in places]
+        _draw_block(sheet, shown, rows, heights, places, lefts, slot, above=above)
 
 
 def _split(room: float, smallest: float, others: int) -> tuple[int, float]:
@@ -73,11 +79,7 @@ def _split(room: float, smallest: float, others: int) -> tuple[int, float]:
     most = max(2, int((room + _GAP) / (smallest + _GAP)))
     blocks = max(1, math.ceil(others / (most - 1)))
     size = max(1, math.ceil(others / blocks))
-    return size, min((room - size * _GAP) / (size + 1), _LARGEST)
-
-
-def _high(row: Row, slot: float) -> float:
-    return min(slot / row.aspect, _LARGEST)
+    return size, min((room - size * _GAP) / (size + 1), _WIDEST)
 
 
 def _longest(row: Row) -> float:
@@ -88,6 +90,7 @@ def _draw_block(
     sheet: Sheet,
     columns: Sequence[Column],
     rows: Sequence[Row],
+    heights: Sequence[float],
     chosen: Sequence[int],
     lefts: Sequence[float],
     slot: float,
@@ -100,8 +103,7 @@ def _draw_block(
     """
     page: Page | None = None
     common = BAR_INCHES if any(column.limits for column in columns) else 0.0
-    for row in rows:
-        high = _high(row, slot)
+    for row, high in zip(rows, heights, strict=True):
         own = any(panel is not None and panel.limits for panel in row.panels)
         step = high + _GAP + (BAR_INCHES if own else 0.0) + (_LINE if above else 0.0)
         present = sheet.room(step + common + (0.0 if page else _HEADER))
