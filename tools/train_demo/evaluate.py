@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from banks import HELD_OUT_TEXTURES, load_banks
-from model import build_vit, class_attention, load_weights
+from model import build_vit, class_attention, class_logits, load_weights
 from PIL import Image
 from scenes import judged_scenes, normalise
 
@@ -87,11 +87,16 @@ def score_maps(attention: np.ndarray, masks: np.ndarray) -> Scores:
     )
 
 
+def logits_of(model: VisionTransformer, images: np.ndarray) -> torch.Tensor:
+    """The class token's attention logits (B, H, N) on scenes (B, h, w, 3) uint8."""
+    batch = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+    return torch.cat([class_logits(model, normalise(part)) for part in batch.split(50)])
+
+
 def judge(model: VisionTransformer, images: np.ndarray, masks: np.ndarray) -> Scores:
     """Score a model on scenes: images (B, h, w, 3) uint8, masks (B, h, w) bool."""
-    batch = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
-    maps = [class_attention(model, normalise(part)) for part in batch.split(50)]
-    return score_maps(torch.cat(maps).numpy(), masks)
+    attention = class_attention(logits_of(model, images), images.shape[1])
+    return score_maps(attention.numpy(), masks)
 
 
 def summary(scores: Scores) -> str:

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from timm.models.vision_transformer import VisionTransformer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 NATIVE_SIDE = 96
@@ -56,9 +57,17 @@ def load_weights(file: Path) -> VisionTransformer:
     return model.eval()
 
 
+def averaged(models: Sequence[VisionTransformer]) -> VisionTransformer:
+    """The model whose weights are the means of the others' (Wortsman et al. 2022, model soups)."""
+    states = [model.state_dict() for model in models]
+    model = build_vit()
+    model.load_state_dict({n: torch.stack([s[n] for s in states]).mean(dim=0) for n in states[0]})
+    return model.eval()
+
+
 @torch.no_grad()
-def class_attention(model: VisionTransformer, images: torch.Tensor) -> torch.Tensor:
-    """What the class token attends to in the last block: (B, H, gh, gw), patch part, raw.
+def class_logits(model: VisionTransformer, images: torch.Tensor) -> torch.Tensor:
+    """The class token's attention logits in the last block, to all tokens: (B, H, N).
 
     images: (B, 3, h, w), normalised.
     """
@@ -72,6 +81,13 @@ def class_attention(model: VisionTransformer, images: torch.Tensor) -> torch.Ten
     tokens = kept[0]  # (B, N, width)
     batch, count, _ = tokens.shape
     q, k, _ = attention.qkv(tokens).view(batch, count, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-    row = (q[:, :, :1] @ k.transpose(-2, -1) * attention.scale).softmax(dim=-1)  # (B, H, 1, N)
-    height, width = images.shape[2] // PATCH, images.shape[3] // PATCH
-    return row[:, :, 0, 1:].reshape(batch, HEADS, height, width)
+    return (q[:, :, :1] @ k.transpose(-2, -1) * attention.scale)[:, :, 0]
+
+
+def class_attention(logits: torch.Tensor, side: int = NATIVE_SIDE) -> torch.Tensor:
+    """What the class token attends to, of its logits: (B, H, gh, gw), patch part, raw.
+
+    side: of the pictures, in pixels.
+    """
+    cells = side // PATCH
+    return logits.softmax(dim=-1)[..., 1:].unflatten(-1, (cells, cells))

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from banks import HELD_OUT_TEXTURES, TRAIN_TEXTURES, load_banks
 from evaluate import judge, read_scenes, table
-from model import build_vit, load_weights, save_weights
+from model import averaged, build_vit, load_weights, save_weights
 from scenes import judged_scenes
 from sharpen import choose_factors, sharpened
 
@@ -23,14 +23,17 @@ SCENES = ROOT / "tests" / "data" / "demo_scenes"
 def main() -> None:
     """Copy the weights, judge all models on all sets of scenes, and renew the card's tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dino", type=Path, help="weights to ship")
-    parser.add_argument("supervised", type=Path, help="weights of the supervised comparison")
+    parser.add_argument("dino", type=Path, nargs="+", help="weights to ship; of several the mean")
+    parser.add_argument(
+        "--supervised", type=Path, nargs="+", required=True, help="those to compare with; the same"
+    )
     parser.add_argument("--cache", type=Path, help="folder for rendered banks")
     options = parser.parse_args()
     torch.set_num_threads(2)
     seen = load_banks(held_out=False, textures=TRAIN_TEXTURES, cache=options.cache)
     scenes = judged_scenes(seen, count=400, side=96, seed=11)
-    trained = {"supervised": load_weights(options.supervised), "DINO": load_weights(options.dino)}
+    files = {"supervised": options.supervised, "DINO": options.dino}
+    trained = {name: averaged([load_weights(f) for f in some]) for name, some in files.items()}
     read = {}
     for name, model in trained.items():
         factors = choose_factors(model, *scenes)
