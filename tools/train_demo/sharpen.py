@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 FACTORS = np.arange(0.5, 3.61, 0.1)
 
-HEADS_WEIGHT = 0.6
-"""What the heads' own overlap counts beside that of the mean map: with less, heads that miss are
-spread out or narrowed to a cell, so that they no longer disturb the mean."""
-
 
 @torch.no_grad()
 def sharpened(model: VisionTransformer, factors: np.ndarray) -> VisionTransformer:
@@ -42,8 +38,8 @@ def choose_factors(model: VisionTransformer, images: np.ndarray, masks: np.ndarr
     """The factor of each head (H,) with which masks overlap best with the objects of some scenes.
 
     The best head takes the factor that suits it best; the others, one after the other and twice,
-    the one that serves the mean map and the heads together. images (B, h, w, 3) uint8, masks
-    (B, h, w) bool.
+    the one with the highest sum of the mean map's overlap and the heads' own. For the mean map
+    alone a weak head would be spread out evenly. images (B, h, w, 3) uint8, masks (B, h, w) bool.
     """
     logits = logits_of(model, images)  # (B, H, N)
 
@@ -53,7 +49,7 @@ def choose_factors(model: VisionTransformer, images: np.ndarray, masks: np.ndarr
 
     def together(factors: np.ndarray) -> float:
         found = scores(factors)
-        return found.mean_map + HEADS_WEIGHT * float(np.mean(found.heads))
+        return found.mean_map + float(np.mean(found.heads))
 
     alone = np.array([scores(np.full(HEADS, factor)).heads for factor in FACTORS])
     factors = FACTORS[alone.argmax(axis=0)]
