@@ -131,10 +131,10 @@ class MatrixStats:
 def measures(grid: Size, patch: int) -> Tensor:
     """Distance in input pixels from a patch in column c to one some rows and columns away, and 1.
 
-    (gw, (2 gh - 1) * gw, 2): column c, then y rows away
-    from -(gh - 1) to gh - 1, then the other's column. The distances from cell (r, c) to all cells
-    are gh * gw neighbours in row c, from (gh - 1 - r) * gw on, so no root is taken of N x N values.
-    The 1 lets one product sum up weights and weighted distances.
+    (gw, (2 gh - 1) * gw, 2): column c, then y rows away from -(gh - 1) to gh - 1 and the other's
+    column. The distances from cell (r, c) to all cells are gh * gw neighbours in row c, from
+    (gh - 1 - r) * gw on, so no root is taken of N x N values. The 1 lets one product sum up both
+    the weights times distances and the weights.
     """
     dy = torch.arange(1 - grid.height, grid.height)
     dx = torch.arange(grid.width)[:, None] - torch.arange(grid.width)
