@@ -248,7 +248,9 @@ def test_registers_shifted_by_one_fails(name, monkeypatch, folder_of, theirs_of,
     assert distance(ours, theirs_of(kind, kind.other)["cls"][:2]) > VISIBLE
 
 
-def test_a_prefix_that_is_one_short_is_noticed(monkeypatch, folder_of, picture_of, capsys):
+def test_a_prefix_that_is_one_short_is_noticed(
+    monkeypatch, folder_of, picture_of, tmp_path, capsys
+):
     read = load.backbone.read_info
 
     def short(*given):
@@ -258,7 +260,9 @@ def test_a_prefix_that_is_one_short_is_noticed(monkeypatch, folder_of, picture_o
 
     monkeypatch.setattr(load.backbone, "read_info", short)
     kind = BY_NAME["dinov3"]
-    assert attnviz("layers", picture_of(kind.other), "--checkpoint", folder_of(kind)[1]) == 1
+    folder = folder_of(kind)[1]
+    picture = picture_of(kind.other)
+    assert attnviz("layers", picture, "--checkpoint", folder, "--out", tmp_path) == 1
     assert "expected 4 prefix tokens" in capsys.readouterr().err
 
 
