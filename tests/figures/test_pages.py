@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import io
 import re
@@ -20,7 +21,15 @@ from attnviz.figures import draw, overlay_images
 from attnviz.figures.overlay import view
 from attnviz.figures.style import TIMES, TO
 from tests.figures import samples
-from tests.figures.rendering import maps_of, part_of, pixels_of, png, rasters_of, words_of
+from tests.figures.rendering import (
+    maps_of,
+    part_of,
+    pixels_of,
+    png,
+    rasters_of,
+    word_boxes,
+    words_of,
+)
 
 STYLE = DrawStyle(dpi=100)
 INFERNO = mpl.colormaps["inferno"]
@@ -362,3 +371,15 @@ def test_drawing_imports_no_torch():
         "assert not {'torch', 'timm', 'matplotlib.pyplot'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_scores_over_decades_stand_on_a_logarithmic_axis():
+    maps = samples.score_maps((6, 6))
+    steep = 10 ** (3 * np.linspace(0, 1, 36) ** 6 - 5)  # 1e-5, for most of them, to 0.01
+    maps = dataclasses.replace(maps, score=steep.astype(np.float32).reshape(6, 6))
+    (figure,) = draw(maps, _blank(48, 48, (6, 6)), samples.model_info(), STYLE)
+    places = {words: left for words, (left, _, _, _) in word_boxes(figure)}
+    decade = places["0.001"] - places["1e-4"]
+    assert places["2e-4"] - places["1e-4"] == pytest.approx(decade * np.log10(2), abs=6)
+    (plain,) = draw(samples.score_maps((6, 6)), _blank(48, 48, (6, 6)), samples.model_info(), STYLE)
+    assert "1e-4" not in words_of(plain)
