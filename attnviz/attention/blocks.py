@@ -56,10 +56,14 @@ class RowBlock:
 def rows_each(call: AttentionCall) -> int:
     """How many rows of one image make a block: the same for all blocks but the last."""
     _, heads, tokens, _ = call.query.shape
-    most = max(1, min(tokens, BLOCK_FLOATS // (tokens * heads)))
-    if call.query.device.type == "cpu":
-        most = min(most, CPU_BLOCK_ROWS)
+    most = most_rows(heads, tokens, call.query.device)
     return math.ceil(tokens / math.ceil(tokens / most))
+
+
+def most_rows(heads: int, tokens: int, device: torch.device) -> int:
+    """How many rows a block of a matrix may have on a device."""
+    most = max(1, min(tokens, BLOCK_FLOATS // (tokens * heads)))
+    return min(most, CPU_BLOCK_ROWS) if device.type == "cpu" else most
 
 
 def spread_rows(call: AttentionCall) -> Tensor:

@@ -158,12 +158,12 @@ def broken_row(layer: int, how: str) -> AttentionError:
     )
 
 
-def check_output(ours: Tensor, own: Tensor, call: AttentionCall) -> None:
-    """Raise unless attention times V equals the model's own output.
+def check_output(ours: Tensor, own: Tensor, call: AttentionCall) -> float:
+    """Raise unless attention times V equals the model's own output; returns their difference.
 
-    The largest absolute difference is taken relative to the largest |V| (at least 1).
+    It is the largest absolute one; judged it is relative to the largest |V| (at least 1).
     """
-    difference = largest_difference(ours, own)
+    difference: float = (ours - own.float()).abs().max().item()
     tolerance = OUTPUT_TOLERANCE[call.value.dtype]
     # |V| counts as 1 or more, so a small difference passes without a look at V. True for NaN.
     if not difference < tolerance and not difference / call.largest_value < tolerance:
@@ -172,11 +172,7 @@ def check_output(ours: Tensor, own: Tensor, call: AttentionCall) -> None:
             f"{difference / call.largest_value:.3g}",
             "this model's attention cannot be reproduced exactly, so it is not shown",
         )
-
-
-def largest_difference(ours: Tensor, own: Tensor) -> float:
-    """The largest absolute difference of two attention outputs of one shape."""
-    return (ours - own.float()).abs().max().item()
+    return difference
 
 
 class _Stop(Exception):  # noqa: N818 - a signal, not an error

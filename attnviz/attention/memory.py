@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from attnviz.attention.blocks import BLOCK_FLOATS
+from attnviz.attention.blocks import most_rows
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
 from attnviz.errors import MemoryNeededError
@@ -48,19 +48,22 @@ def largest_batch(
     free = free_bytes(device)
     if free is None:
         return 1 << 16
-    needed = needed_bytes(info, tokens_of(info, size), command)
+    needed = needed_bytes(info, tokens_of(info, size), command, device)
     if needed <= SHARE * free:
         return int(SHARE * free / needed)
     raise MemoryNeededError(
         f"a model input of {size} needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
-        f"the largest square that fits is about --size {largest_side(info, command, free)}",
+        f"the largest square that fits is about --size {largest_side(info, command, device, free)}",
     )
 
 
 def fits_beside(info: ModelInfo, size: Size, command: CommandRequest, count: int) -> bool:
     """Whether ``count`` pictures of a model input size fit into memory side by side on the CPU."""
-    free = free_bytes(torch.device("cpu"))
-    return free is None or count * needed_bytes(info, tokens_of(info, size), command) < SHARE * free
+    cpu = torch.device("cpu")
+    free = free_bytes(cpu)
+    if free is None:
+        return True
+    return count * needed_bytes(info, tokens_of(info, size), command, cpu) < SHARE * free
 
 
 def multiplications(info: ModelInfo, size: Size) -> float:
@@ -94,9 +97,12 @@ def memory_errors(size: Size) -> Iterator[None]:
         ) from error
 
 
-def needed_bytes(info: ModelInfo, tokens: int, command: CommandRequest) -> int:
+def needed_bytes(
+    info: ModelInfo, tokens: int, command: CommandRequest, device: torch.device
+) -> int:
     """Estimated peak in bytes of one picture's pass, beyond the loaded weights."""
-    activations = 4 * (WIDTHS * info.width * tokens + min(info.heads * tokens**2, BLOCK_FLOATS))
+    block = info.heads * most_rows(info.heads, tokens, device) * tokens
+    activations = 4 * (WIDTHS * info.width * tokens + block)
     if isinstance(command, RelevanceRequest):
         if command.method is RelevanceMethod.CONTRIBUTION:
             return activations + 4 * WRITTEN_WIDTHS * info.width * tokens
@@ -141,12 +147,14 @@ def tokens_of(info: ModelInfo, size: Size) -> int:
     return info.prefix + (size.height // info.patch) * (size.width // info.patch)
 
 
-def largest_side(info: ModelInfo, command: CommandRequest, free: float) -> int:
+def largest_side(
+    info: ModelInfo, command: CommandRequest, device: torch.device, free: float
+) -> int:
     """Side in pixels of the largest square input that fits, a multiple of the patch."""
     low, high = 1, 1 << 14
     while low < high:
         cells = (low + high + 1) // 2
-        if needed_bytes(info, info.prefix + cells * cells, command) <= SHARE * free:
+        if needed_bytes(info, info.prefix + cells * cells, command, device) <= SHARE * free:
             low = cells
         else:
             high = cells - 1

@@ -78,7 +78,7 @@ def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> l
         first = torch.zeros(1, dtype=torch.long, device=batch.device)
         for image in range(batch.shape[0]):
             one = call.of_image(image)
-            cls_row = one.rows(first)[0, list(heads), 0]  # H, N
+            cls_row = one.unchecked_rows(first)[0, list(heads), 0]  # H, N
             patch_mean = patch_mean_row(one, info.prefix)[list(heads)]  # H, N
             terms = score_terms(cls_row, patch_mean, info.prefix)
             cls_term, patch_term = (term.cpu().numpy().reshape(grid) for term in terms)

@@ -70,7 +70,7 @@ class MatrixStats:
         self._sum = torch.zeros(heads, tokens, device=device) if mean else None
         self._measures = measures(grid, patch).to(device) if distance else None
         # Of every cell and head: weights times distances, and weights, summed.
-        self._reach = torch.empty(grid.height * grid.width, heads, 2, device=device)
+        self._reach = torch.zeros(grid.height * grid.width, heads, 2, device=device)
 
     def add(self, block: RowBlock) -> None:
         """Take the rows of a block into the numbers. Each row comes once."""
@@ -106,7 +106,13 @@ class MatrixStats:
 
     @property
     def distance(self) -> Tensor:
-        """Mean attention distance (H,) over all patch queries, input pixels, float32."""
+        """Mean attention distance (H,) over all patch queries, input pixels, float32.
+
+        Raises:
+            ValueError: It was not asked for.
+        """
+        if self._measures is None:
+            raise ValueError("the attention distance was not asked for")
         reach = self._reach.double()
         return (reach[..., 0] / reach[..., 1]).mean(dim=0).float()
 

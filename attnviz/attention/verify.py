@@ -6,13 +6,7 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.blocks import row_blocks
-from attnviz.attention.capture import (
-    AttentionCall,
-    AttentionModel,
-    capture,
-    check_output,
-    largest_difference,
-)
+from attnviz.attention.capture import AttentionCall, AttentionModel, capture, check_output
 
 
 def verify(model: AttentionModel, batch: Tensor) -> tuple[float, ...]:
@@ -31,8 +25,7 @@ def verify(model: AttentionModel, batch: Tensor) -> tuple[float, ...]:
         for image in range(batch.shape[0]):
             for _ in row_blocks(call.of_image(image), output=ours[image]):
                 pass  # made for the sake of the output
-        check_output(ours.float(), own, call)
-        deviations.append(largest_difference(ours.float(), own) / call.largest_value)
+        deviations.append(check_output(ours.float(), own, call) / call.largest_value)
         return own
 
     capture(model, batch, model.info.depth - 1, check)

@@ -98,3 +98,10 @@ def test_kth_smallest_is_exact(kind, share, monkeypatch):
 def test_kth_smallest_needs_a_place_that_exists(k):
     with pytest.raises(ValueError, match="expected 1 to 9"):
         kth_smallest(torch.zeros(3, 3), k)
+
+
+@pytest.mark.parametrize("number", ["mean_row", "distance"])
+def test_a_number_that_was_not_asked_for_is_refused(number):
+    stats = MatrixStats(2, 1, Size(3, 3), 8, torch.device("cpu"), mean=False, distance=False)
+    with pytest.raises(ValueError, match="was not asked for"):
+        getattr(stats, number)
