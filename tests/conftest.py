@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.command_line import files_below
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def _nothing_is_left_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """No test writes to the folder that commands write to when nobody says where."""
     folder = Path(pytestconfig.rootpath) / "attnviz-out"

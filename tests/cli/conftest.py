@@ -48,7 +48,8 @@ class Outcome:
 
 
 @pytest.fixture
-def pipeline(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
+def pipeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePipeline:
+    monkeypatch.chdir(tmp_path)  # where the list of failures is written
     fake = FakePipeline()
     module = types.ModuleType("attnviz.pipeline")
     module.run = fake.run  # type: ignore[attr-defined]
