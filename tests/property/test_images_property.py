@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import tempfile
 from pathlib import Path
 
@@ -100,10 +101,12 @@ def test_red_square_is_seen_by_the_cells_that_cover_it(
     row = data.draw(st.integers(0, geometry.grid.height - 1))
     column = data.draw(st.integers(0, geometry.grid.width - 1))
     box = geometry.cell_box(row, column)
-    top, left = max(0, int(box.top) - 2), max(0, int(box.left) - 2)
+    # A pixel of the input mixes pixels of the photograph, half a one of its own beyond its edge.
+    above, aside = (2 + math.ceil(length / patch / 2) for length in geometry.cell_size)
+    top, left = max(0, int(box.top) - above), max(0, int(box.left) - aside)
     bottom, right = (
-        min(original.height, int(box.bottom) + 3),
-        min(original.width, int(box.right) + 3),
+        min(original.height, int(box.bottom) + 1 + above),
+        min(original.width, int(box.right) + 1 + aside),
     )
     pixels = np.full((*original, 3), GREY, dtype=np.uint8)
     pixels[top:bottom, left:right] = RED

@@ -66,19 +66,26 @@ def averaged(models: Sequence[VisionTransformer]) -> VisionTransformer:
 
 
 @torch.no_grad()
-def class_logits(model: VisionTransformer, images: torch.Tensor) -> torch.Tensor:
-    """The class token's attention logits in the last block, to all tokens: (B, H, N).
-
-    images: (B, 3, h, w), normalised.
-    """
-    attention = model.blocks[-1].attn
+def last_tokens(model: VisionTransformer, images: torch.Tensor) -> torch.Tensor:
+    """What the attention of the last block takes in of images (B, 3, h, w): (B, N, width)."""
     kept: list[torch.Tensor] = []
-    handle = attention.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+    handle = model.blocks[-1].attn.register_forward_pre_hook(
+        lambda _, inputs: kept.append(inputs[0])
+    )
     try:
         model.forward_features(images)
     finally:
         handle.remove()
-    tokens = kept[0]  # (B, N, width)
+    return kept[0]
+
+
+@torch.no_grad()
+def class_logits(model: VisionTransformer, tokens: torch.Tensor) -> torch.Tensor:
+    """The class token's attention logits in the last block, to all tokens: (B, H, N).
+
+    tokens: as ``last_tokens``, (B, N, width).
+    """
+    attention = model.blocks[-1].attn
     batch, count, _ = tokens.shape
     q, k, _ = attention.qkv(tokens).view(batch, count, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
     return (q[:, :, :1] @ k.transpose(-2, -1) * attention.scale)[:, :, 0]

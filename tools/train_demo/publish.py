@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from banks import HELD_OUT_TEXTURES, TRAIN_TEXTURES, load_banks
 from evaluate import judge, read_scenes, table
+from lead import led
 from model import averaged, build_vit, load_weights, save_weights
 from scenes import judged_scenes
-from sharpen import choose_factors, sharpened
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = ROOT / "attnviz" / "data" / "demo.safetensors"
@@ -36,9 +36,9 @@ def main() -> None:
     trained = {name: averaged([load_weights(f) for f in some]) for name, some in files.items()}
     read = {}
     for name, model in trained.items():
-        factors = choose_factors(model, *scenes)
+        read[name], factors, head = led(model, seen, *scenes)
         print(f"factors of the last block's heads, {name}: {factors.round(1).tolist()}")
-        read[name] = sharpened(model, factors)
+        print(f"the head that learned from the others: {head}")
     save_weights(read["DINO"], WEIGHTS, source=SOURCE)
     WEIGHTS.chmod(0o644)
     torch.manual_seed(0)

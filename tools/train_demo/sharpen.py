@@ -3,7 +3,7 @@
 The logit ceiling of the training keeps attention soft, so that heads take in whole objects; read
 as it is, a good part of its mass lies on the background. One factor a head, multiplied into the
 query weights of the last block, is an inverse temperature of that head's softmax. It is chosen on
-scenes of the training objects with their masks: four numbers, the only ones that see a mask.
+scenes of the training objects with their masks: these few numbers are all that ever sees a mask.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from evaluate import logits_of, score_maps
+from evaluate import Scores, logits_of, score_maps
 from model import HEADS, WIDTH, class_attention
 
 if TYPE_CHECKING:
-    from evaluate import Scores
+    from collections.abc import Sequence
+
     from timm.models.vision_transformer import VisionTransformer
 
 FACTORS = np.arange(0.5, 3.61, 0.1)
@@ -34,28 +35,43 @@ def sharpened(model: VisionTransformer, factors: np.ndarray) -> VisionTransforme
     return model
 
 
-def choose_factors(model: VisionTransformer, images: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """The factor of each head (H,) with which masks overlap best with the objects of some scenes.
+class Reading:
+    """A model's logits on scenes with masks, and what its heads reach as they are sharpened.
 
-    The best head takes the factor that suits it best; the others, one after the other and twice,
-    the one with the highest sum of the mean map's overlap and the heads' own. For the mean map
-    alone a weak head would be spread out evenly. images (B, h, w, 3) uint8, masks (B, h, w) bool.
+    images (B, h, w, 3) uint8, masks (B, h, w) bool.
     """
-    logits = logits_of(model, images)  # (B, H, N)
 
-    def scores(factors: np.ndarray) -> Scores:
-        sharp = logits * torch.as_tensor(factors, dtype=torch.float32)[:, None]
-        return score_maps(class_attention(sharp, images.shape[1]).numpy(), masks)
+    def __init__(self, model: VisionTransformer, images: np.ndarray, masks: np.ndarray) -> None:
+        self._logits = logits_of(model, images)  # (B, H, N)
+        self._masks = masks
+        each = [self.scores(np.full(HEADS, factor)).heads for factor in FACTORS]
+        self.alone = np.array(each)
+        """The overlap of each head on its own at each factor: (len(FACTORS), H)."""
 
-    def together(factors: np.ndarray) -> float:
-        found = scores(factors)
-        return found.mean_map + float(np.mean(found.heads))
+    @property
+    def factors_alone(self) -> np.ndarray:
+        """The factor that suits each head best on its own: (H,)."""
+        return FACTORS[self.alone.argmax(axis=0)]
 
-    alone = np.array([scores(np.full(HEADS, factor)).heads for factor in FACTORS])
-    factors = FACTORS[alone.argmax(axis=0)]
-    best = int(alone.max(axis=0).argmax())
-    for head in 2 * [other for other in range(HEADS) if other != best]:
-        tried = np.tile(factors, (len(FACTORS), 1))
-        tried[:, head] = FACTORS
-        factors = max(tried, key=together)
-    return factors
+    @property
+    def ranked(self) -> list[int]:
+        """The heads by what they reach alone, the best first."""
+        return np.argsort(-self.alone.max(axis=0), kind="stable").tolist()
+
+    def scores(self, factors: np.ndarray, heads: Sequence[int] = range(HEADS)) -> Scores:
+        """What some heads reach, and their mean map, with a factor a head (H,)."""
+        sharp = self._logits * torch.as_tensor(factors, dtype=torch.float32)[:, None]
+        maps = class_attention(sharp, self._masks.shape[1])[:, list(heads)]
+        return score_maps(maps.numpy(), self._masks)
+
+    def together(self, heads: Sequence[int]) -> np.ndarray:
+        """Factors (H,) with which the mean map of some heads overlaps best.
+
+        They are chosen one after the other, twice, beginning where each does best alone.
+        """
+        factors = self.factors_alone
+        for head in (*heads, *heads):
+            tried = np.tile(factors, (len(FACTORS), 1))
+            tried[:, head] = FACTORS
+            factors = max(tried, key=lambda some: self.scores(some, heads).mean_map)
+        return factors
