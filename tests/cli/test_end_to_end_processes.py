@@ -21,15 +21,24 @@ from tests.helpers.processes import alive, children_of
 CONSOLE_SCRIPT = Path(sys.executable).parent / "attnviz"
 TORCH_FREE = ("torch", "timm", "transformers", "typer")
 MANY = 30
+LAYERS_AND_ROLLOUT = """
+import sys
+from attnviz.cli.app import main
+
+for command in ("layers", "rollout"):
+    assert main([command, *sys.argv[1:]]) == 0
+"""
 
 
-def call(*arguments: object, **environment: str | None) -> subprocess.CompletedProcess[str]:
+def call(
+    *arguments: object, program: tuple[object, ...] = (CONSOLE_SCRIPT,), **environment: str | None
+) -> subprocess.CompletedProcess[str]:
     """The console script, with variables set, or taken away where they are None."""
     merged = {
         name: value for name, value in (os.environ | environment).items() if value is not None
     }
     return subprocess.run(
-        [CONSOLE_SCRIPT, *map(str, arguments)],
+        [*program, *map(str, arguments)],
         env=merged,
         capture_output=True,
         text=True,
@@ -38,31 +47,30 @@ def call(*arguments: object, **environment: str | None) -> subprocess.CompletedP
     )
 
 
-@pytest.mark.parametrize("command", ["layers", "rollout"])
-def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path, command):
+def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path):
     """Hooks on the dropout behind softmax would find nothing where attention is fused."""
     for name, setting in (("unset", None), ("off", "0"), ("on", "1")):
         run = call(
-            command, photos / "10.png", *tiny, "--save-data", "--out", tmp_path / name,
-            TIMM_FUSED_ATTN=setting,
+            photos / "10.png", *tiny, "--save-data", "--out", tmp_path / name,
+            program=(sys.executable, "-c", LAYERS_AND_ROLLOUT), TIMM_FUSED_ATTN=setting,
         )  # fmt: skip
         assert run.returncode == 0, run.stderr
-    unset, off, on = (
-        arrays(tmp_path / name / f"10.{command}.npz") for name in ("unset", "off", "on")
-    )
-    for other in (off, on):
-        for name, values in unset.items():
-            assert_same_arrays(
-                {name: values}, {name: other[name]}, 1e-4 if name == "distance" else 1e-5
-            )
-    if command == "layers":
-        assert unset["attention"].shape == (4, 2, 4, 6)
+    for command in ("layers", "rollout"):
+        unset, off, on = (
+            arrays(tmp_path / name / f"10.{command}.npz") for name in ("unset", "off", "on")
+        )
+        for other in (off, on):
+            for name, values in unset.items():
+                assert_same_arrays(
+                    {name: values}, {name: other[name]}, 1e-4 if name == "distance" else 1e-5
+                )
+        if command == "layers":
+            assert unset["attention"].shape == (4, 2, 4, 6)
 
 
 @pytest.mark.parametrize(
     "environment",
     [
-        {"DISPLAY": None, "MPLBACKEND": None},
         {"DISPLAY": ":99", "MPLBACKEND": "TkAgg"},
         {"DISPLAY": None, "MPLBACKEND": "TkAgg"},
     ],

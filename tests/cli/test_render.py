@@ -23,6 +23,7 @@ checkpoint = "tiny.pth"
 model-arg = "heads=2"
 dpi = 30
 out = "../figures"
+workers = 0
 
 [[figure]]
 command = "heads"
@@ -85,7 +86,9 @@ def listed(real) -> dict[str, str]:
     return {Path(path).name: status for status, path in lines}
 
 
-def test_a_set_is_drawn_with_one_load_a_model(real, figure_set, loads, tmp_path):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_set_is_drawn_with_one_load_a_model(real, figure_set, loads, tmp_path, workers):
+    edit(figure_set, "workers = 0", f"workers = {workers}")
     run = real("render", "sets/all.toml")
     assert run.code == 0, run.err
     assert files_below(tmp_path / "figures") == FILES
@@ -264,10 +267,10 @@ def test_only_some_figures(real, figure_set, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "line", "reason"),
     [
-        ('command = "score"\nname = "third"', 'command = "heads"\nname = "A"', 19, "of line 8"),
-        ("photos/b.png", "photos/gone.png", 15, "images: photos/gone.png does not exist"),
-        ('images = "../photos/b.png"', 'images = "../photos"', 21, "--name: 'third' can name"),
-        ("0.6", "0.6\nlayer = 9", 12, "layer 9"),
+        ('command = "score"\nname = "third"', 'command = "heads"\nname = "A"', 20, "of line 9"),
+        ("photos/b.png", "photos/gone.png", 16, "images: photos/gone.png does not exist"),
+        ('images = "../photos/b.png"', 'images = "../photos"', 22, "--name: 'third' can name"),
+        ("0.6", "0.6\nlayer = 9", 13, "layer 9"),
         ("tiny.pth", "none.pth", 3, "--checkpoint: sets/none.pth does not exist"),
     ],
 )
