@@ -130,8 +130,7 @@ def many(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("whole_terminal", [False, True])
+@pytest.mark.parametrize(("workers", "whole_terminal"), [("0", False), ("2", False), ("2", True)])
 def test_an_interrupt_leaves_whole_figures_and_no_process(
     tiny, many, tmp_path, workers, whole_terminal
 ):

@@ -339,13 +339,21 @@ def listening():
             thread.join()
 
 
-def test_a_finger_chooses_a_patch_on_a_phone(show, demo_page):
+def test_a_finger_chooses_the_patch_that_it_came_down_on(show, demo_page):
+    """A finger stays for some frames, in which the page already shows what it points at."""
     phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     opened = show(demo_page, **phone)
-    x, y = opened.centre(8, 12)
-    opened.page.touchscreen.tap(x, y)
+    (x, y), before = opened.centre(8, 12), opened.centre(0, 0)
+    touch = opened.context.new_cdp_session(opened.page)
+    points = [{"x": x, "y": y}]
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": points})
     opened.settle()
     assert opened.text("#headline").startswith("Row 8, column 12")
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    opened.wait("attnviz.state.held")
+    opened.settle()
+    assert opened.text("#headline").startswith("Row 8, column 12")
+    assert opened.centre(0, 0) == before
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 

@@ -3,6 +3,7 @@
 let data = null; // the layer that is shown
 let rollout = null;
 let pointed = -1; // the patch under the pointer
+let pressed = -1; // the patch where a click or tap began: the page may move before it ends
 let scheduled = false;
 let linking = 0;
 let typed = { digits: "", at: 0 };
@@ -250,11 +251,13 @@ function onPointer(event) {
 
 function listen() {
   container.addEventListener("pointermove", onPointer);
-  container.addEventListener("pointerdown", onPointer);
+  container.addEventListener("pointerdown", (event) => {
+    onPointer(event);
+    pressed = pointed;
+  });
   container.addEventListener("pointerleave", () => { pointed = -1; schedule(); });
-  container.addEventListener("click", (event) => {
-    const token = tokenAt(event);
-    if (token >= 0 && state.view !== "rollout") choose(token);
+  container.addEventListener("click", () => {
+    if (pressed >= 0 && state.view !== "rollout") choose(pressed);
   });
   document.addEventListener("keydown", onKey);
   window.addEventListener("resize", () => { arrange(pool.filter((panel) => !panel.figure.hidden).length); });
