@@ -71,6 +71,7 @@ def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path):
 @pytest.mark.parametrize(
     "environment",
     [
+        {"DISPLAY": None, "MPLBACKEND": None},
         {"DISPLAY": ":99", "MPLBACKEND": "TkAgg"},
         {"DISPLAY": None, "MPLBACKEND": "TkAgg"},
     ],
@@ -130,7 +131,8 @@ def many(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-@pytest.mark.parametrize(("workers", "whole_terminal"), [("0", False), ("2", False), ("2", True)])
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("whole_terminal", [False, True])
 def test_an_interrupt_leaves_whole_figures_and_no_process(
     tiny, many, tmp_path, workers, whole_terminal
 ):

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from evaluate import Scores, logits_of, score_maps
+from evaluate import logits_of, score_maps
 from model import HEADS, WIDTH, class_attention
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from evaluate import Scores
     from timm.models.vision_transformer import VisionTransformer
 
 FACTORS = np.arange(0.5, 3.61, 0.1)
