@@ -12,9 +12,15 @@ from attnviz.domain import Rows
 from attnviz.figures import style as ink
 from attnviz.figures.caption import layer_words, prefix_words, query_words, sheet_with_caption
 from attnviz.figures.layout import GAP, MARGIN, Rect
-from attnviz.figures.map_table import Cells, Heading, draw_table, measure
+from attnviz.figures.map_table import (
+    OWN_SCALES,
+    Cells,
+    Heading,
+    content_of,
+    draw_table,
+    measure,
+)
 from attnviz.figures.masks import outline
-from attnviz.figures.multiples import MULTIPLES_WORDS
 from attnviz.figures.overlay import colour
 from attnviz.figures.overview import overview, picture_at
 from attnviz.figures.panels import (
@@ -28,7 +34,7 @@ from attnviz.figures.panels import (
     shared_bar,
 )
 from attnviz.figures.plots import curve_lines, keys
-from attnviz.figures.scale import Limits, common_limits, from_zero, scale_words
+from attnviz.figures.scale import Limits, common_limits, scale_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +49,9 @@ _SIDE_LEAST = 1.9
 """Narrowest space beside the grid that takes the picture and the curves."""
 _SIDE_MOST = 3.2
 _PLOT = 1.5
+_TALLEST, _TALLEST_NARROW = 5.6, 3.8
+"""All rows of a block, in inches, so that the picture and the curves still stand on their page."""
+_NARROW = 5.0
 _KEYS = 0.45
 """Kept free below the curves, in inches, for the names of their lines."""
 _DETAIL = 256
@@ -70,20 +79,15 @@ def draw_evolution(
         for index, shade in zip(maps.indices, _colours(maps), strict=True)
     ]
     columns = [Heading(titles) for titles in _titles(maps)]
-    panels = [
-        [
-            map_panel(("",), values, style, shared or from_zero(float(values.max())))
-            for values in row
-        ]
-        for row in maps.attention.swapaxes(0, 1)
-    ]
-    highest = maps.attention.max(axis=(2, 3)).T.tolist()  # R, C
-    below = None if shared else [[ink.number(value) for value in row] for row in highest]
-    cells = measure(sheet.width, rows, len(columns), aspect)
+    content = content_of(maps.attention.swapaxes(0, 1), style, shared)
+    fitted = partial(measure, sheet.width, rows, len(columns), aspect, below=not shared)
+    cells = fitted(tallest=_TALLEST)
+    if sheet.width < _NARROW and cells.blocks == 1:
+        cells = fitted(tallest=_TALLEST_NARROW)
     seen = picture_panel(picture, _object(mask, picture))
     plots = _plots(maps)
     top = sheet.pages[-1].y
-    draw_table(sheet, rows, columns, panels, cells, below)
+    draw_table(sheet, rows, columns, content, cells)
     beside = _beside(sheet, cells, top, seen, aspect, plots)
     if shared and not beside:
         sheet.skip(0.04)
@@ -129,7 +133,7 @@ def _words(maps: EvolutionMaps, model: ModelInfo, style: DrawStyle, threshold: f
         said.append(
             f"Jaccard: of the cells that hold {100 * threshold:.0f} % of a map, with the object"
         )
-    own = f"colours: {MULTIPLES_WORDS}"
+    own = f"colours: {OWN_SCALES}"
     shared = common_limits([maps.attention], style) is not None
     return [
         *said,

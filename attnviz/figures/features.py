@@ -10,6 +10,7 @@ import numpy as np
 from attnviz.domain import Interpolation, Scale, Size
 from attnviz.figures import style as ink
 from attnviz.figures.caption import layer_words, sheet_with_caption
+from attnviz.figures.histogram import kept_histogram
 from attnviz.figures.masks import outline
 from attnviz.figures.overlay import enlarge, veiled, view
 from attnviz.figures.panels import (
@@ -22,7 +23,6 @@ from attnviz.figures.panels import (
     shared_bar,
 )
 from attnviz.figures.patch import cell_mark, cell_tags
-from attnviz.figures.plots import kept_histogram
 from attnviz.figures.scale import OWN_SCALE, Limits, common_limits
 
 if TYPE_CHECKING:

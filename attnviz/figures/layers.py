@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.figures import style as ink
 from attnviz.figures.caption import entropy_words, prefix_words, query_words, sheet_with_caption
-from attnviz.figures.multiples import MULTIPLES_WORDS, draw_multiples, multiples_row
+from attnviz.figures.map_table import OWN_SCALES, Heading, draw_heads
 from attnviz.figures.overview import overview
 from attnviz.figures.panels import (
     map_panel,
@@ -43,7 +43,7 @@ def draw_layers(
     """
     means = maps.attention.mean(axis=1)  # (L, gh, gw)
     shared = common_limits(maps.attention if each_head else means, style)
-    own = f"colours: {MULTIPLES_WORDS}"
+    own = f"colours: {OWN_SCALES}"
     parts = [
         _layers_words(maps.layers, model),
         query_words(maps.query),
@@ -54,13 +54,8 @@ def draw_layers(
     sheet = sheet_with_caption(model, picture, style, parts)
     _overview(sheet, maps, picture)
     if each_head:
-        rows = [
-            multiples_row(f"Layer {layer}", attention, style, shared)
-            for layer, attention in zip(maps.layers, maps.attention, strict=True)
-        ]
-        highest = maps.attention.max(axis=(2, 3)).tolist()
-        below = None if shared else [[ink.number(value) for value in row] for row in highest]
-        draw_multiples(sheet, rows, maps.heads, panel_aspect(picture), below)
+        rows = [Heading((f"Layer {layer}",)) for layer in maps.layers]
+        draw_heads(sheet, rows, maps.heads, maps.attention, panel_aspect(picture), shared)
     else:
         entropies = maps.entropy.mean(axis=1).tolist()
         panels = [

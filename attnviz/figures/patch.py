@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.figures import style as ink
 from attnviz.figures.caption import (
     entropy_words,
     layer_words,
     prefix_words,
     sheet_with_caption,
 )
-from attnviz.figures.multiples import MULTIPLES_WORDS, Row, draw_multiples, multiples_row
+from attnviz.figures.map_table import OWN_SCALES, Heading, draw_heads
 from attnviz.figures.panels import (
     Edges,
     Panel,
@@ -56,7 +54,7 @@ def draw_patch(
     means = maps.attention.mean(axis=1)  # (Q, gh, gw)
     shared = common_limits(maps.attention if each_head else means, style)
     count = len(maps.heads)
-    own = f"colours: means from lowest to highest, in the grid {MULTIPLES_WORDS}"
+    own = f"colours: means from lowest to highest, in the grid {OWN_SCALES}"
     parts = [
         layer_words(maps.layer, model),
         "attention of single patches, given as (row, column)",
@@ -91,15 +89,13 @@ def _means(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | Non
 
 def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
     """Queries down, heads across."""
-    rows = []
-    for index, (row, column) in enumerate(maps.cells.tolist()):
-        label = f"{index + 1} · ({row}, {column})"
-        made = multiples_row(label, maps.attention[index], sheet.style, shared)
-        mark = (cell_mark(row, column, picture.geometry.grid),)
-        rows.append(Row(label, tuple(replace(panel, edges=mark) for panel in made.panels)))
-    highest = maps.attention.max(axis=(2, 3)).tolist()
-    below = None if shared else [[ink.number(value) for value in row] for row in highest]
-    draw_multiples(sheet, rows, maps.heads, panel_aspect(picture), below)
+    cells = maps.cells.tolist()
+    grid, aspect = picture.geometry.grid, panel_aspect(picture)
+    rows = [
+        Heading((f"{index} · ({row}, {column})",)) for index, (row, column) in enumerate(cells, 1)
+    ]
+    marks = [(cell_mark(row, column, grid),) for row, column in cells]
+    draw_heads(sheet, rows, maps.heads, maps.attention, aspect, shared, marks)
 
 
 def _numbered(maps: PatchMaps, picture: Picture) -> Panel:

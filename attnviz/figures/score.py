@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.figures import style as ink
 from attnviz.figures.caption import layer_words, sheet_with_caption
+from attnviz.figures.histogram import kept_histogram
 from attnviz.figures.overlay import veiled, view
 from attnviz.figures.panels import (
     Panel,
@@ -16,7 +17,6 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.plots import kept_histogram
 from attnviz.figures.scale import common_limits, scale_words
 
 if TYPE_CHECKING:

@@ -175,6 +175,9 @@ CASES = {
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),
     "layers-each-head": lambda: _layers(_portrait(), _style(), 4, 6, each_head=True),
+    "layers-side-by-side": lambda: _layers(
+        _portrait(), _style(scale=Scale.SHARED), 6, 4, each_head=True
+    ),
     "layers-giant": lambda: _layers(_square(), _style(), 40, 24, _GIANT),
     "rollout": lambda: _rollout(_landscape(), _style()),
     "rollout-depths": lambda: _rollout(_portrait(), _style(width=COLUMN), (3, 7, 11)),

@@ -1,0 +1,50 @@
+"""How a table of small maps is fitted: worked by hand, and what always holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.figures.map_table import Heading, _over_pages, measure
+
+
+def rows_of(count):
+    return [Heading((f"Layer {index}",)) for index in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        # 4 rows on the first page (5.0 / 1.25) and 6 on each other (8.4 / 1.25) are 3 pages for 12
+        # rows. At 8.4 / 8 = 1.05 they are 4 + 8, the lowest step that may be: 0.8 of 1.25 is 1.0.
+        (1.25, 1.05),
+        # At most down to 1.12 it would be 4 + 7 = 11 rows: two pages cannot be had, so all stays.
+        (1.4, 1.4),
+        # 8 rows on the first page and 14 on the next: nothing to gain.
+        (0.6, 0.6),
+    ],
+)
+def test_rows_shrink_by_a_fifth_where_that_saves_a_page(step, expected):
+    assert _over_pages(step, 12, first=5.0, page=8.4) == pytest.approx(expected, abs=1e-5)
+
+
+@given(
+    width=st.floats(2.0, 12.0),
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 30),
+    aspect=st.floats(1 / 12, 12.0),
+    tallest=st.floats(0.5, 9.0),
+    page=st.sampled_from([0.0, 8.4]),
+    below=st.booleans(),
+)
+def test_a_table_keeps_to_its_width_and_to_the_shape_of_its_panels(
+    width, rows, columns, aspect, tallest, page, below
+):
+    cells = measure(width, rows_of(rows), columns, aspect, tallest, below=below, page=page)
+    assert cells.columns * cells.blocks >= columns
+    assert cells.width() <= width + 1e-9
+    assert cells.wide == pytest.approx(cells.high * aspect)
+    assert cells.wide <= cells.slot + 1e-9
+    if page and cells.whole:
+        assert rows * cells.high < tallest
