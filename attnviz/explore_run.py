@@ -73,6 +73,11 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
         raise UsageError(
             f"the page {target} would take the place of the picture", "choose another --out"
         )
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(
+            f"--out: a page is HTML, and {target.name} does not end in .html",
+            f"--out {target.with_suffix('.html')}",
+        )
     check_folder(target.parent)
     model = model or load_backbone(request.model)
     layers = choose_layers(model.info, request.layers)

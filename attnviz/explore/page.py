@@ -30,7 +30,7 @@ CMAPS = ("inferno", "viridis", "magma", "cividis", "gray", "hot")
 """Colour maps that a page offers: perceptually uniform ones, grey, and the older figures' hot."""
 
 SCRIPTS = ("data.js", "attention.js", "state.js", "panels.js", "controls.js", "save.js", "main.js")
-"""In the order in which they stand in the page; each uses only what stands before it."""
+"""In the order in which they stand in the page: ``main.js``, the last, begins to run them."""
 
 VERSION = 1
 """Of the layout of a page's data."""

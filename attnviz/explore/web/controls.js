@@ -1,7 +1,7 @@
 // The panel at the side: controls that set the state, and the numbers of what is shown.
 
 const by = (id) => document.getElementById(id);
-const count = (number) => number.toLocaleString("en");
+const grouped = (number) => number.toLocaleString("en");
 
 // Four significant digits; powers of ten only for very small numbers, and none below what the page's
 // accuracy bears.
@@ -14,7 +14,8 @@ function decimal(value, digits = 4) {
 function percent(value) {
   const number = 100 * value;
   if (number > 0 && number < 0.1) return "<\u00a00.1\u00a0%";
-  return `${number >= 9.95 ? number.toFixed(0) : number.toFixed(1)}\u00a0%`;
+  // Near the whole the tenths count again: a uniform row differs from a nearly uniform one there.
+  return `${number.toFixed(number >= 9.95 && number < 99.5 ? 0 : 1)}\u00a0%`;
 }
 
 // Radio buttons that look like one segmented control; ``choose`` gets the chosen value.
@@ -27,7 +28,9 @@ function segments(id, choices, choose) {
     input.value = value;
     if (title) label.title = title;
     element("span", "", label).textContent = text;
-    input.addEventListener("change", () => choose(value));
+    input.addEventListener("change", () => { choose(value); speak(); });
+    // After a click, arrow keys are to mean layer and head again, not the next choice.
+    input.addEventListener("click", (event) => { if (event.detail) input.blur(); });
   }
 }
 
@@ -45,13 +48,13 @@ function buildControls() {
   const layers = facts.layers.length === facts.depth ? "" : `, ${facts.layers.length} of them here`;
   by("model").textContent =
     `${facts.model}${facts.random ? " (random weights)" : ""} · ${facts.depth} layers${layers} · ` +
-    `${HEADS} heads · ${ROWS} × ${COLUMNS} patches · ${count(TOKENS)} tokens`;
+    `${HEADS} heads · ${ROWS} × ${COLUMNS} patches · ${grouped(TOKENS)} tokens`;
   facts.prefix.forEach((name, token) => {
     const button = element("button", "", by("tokens"));
     button.type = "button";
     button.textContent = name;
     button.title = name === "CLS" ? "the class token's attention" : `the attention of token ${name}`;
-    button.addEventListener("click", () => choose(token));
+    button.addEventListener("click", () => hold(token));
   });
   by("tokens").hidden = !PREFIX;
   const views = { one: "One map", heads: "All heads", rollout: "Rollout" };
@@ -68,14 +71,16 @@ function buildControls() {
   by("layer").max = facts.layers.length - 1;
   by("layer").disabled = facts.layers.length === 1;
   by("layer").addEventListener("input", () => set("layer", facts.layers[by("layer").value]));
+  by("layer").addEventListener("change", speak);
   by("kept").addEventListener("input", () => set("kept", Number(by("kept").value)));
   by("opacity").addEventListener("input", () => set("opacity", Number(by("opacity").value)));
   for (const name of Object.keys(facts.cmaps)) element("option", "", by("cmap")).textContent = name;
   by("cmap").addEventListener("change", () => set("cmap", by("cmap").value));
   by("lock").addEventListener("click", () => set("held", !state.held));
-  by("pin").addEventListener("click", () => togglePin(state.query));
+  by("pin").addEventListener("click", () => togglePin(asked()));
   by("save").addEventListener("click", save);
   by("link").addEventListener("click", copyLink);
+  by("reset").addEventListener("click", () => { Object.assign(state, startState()); changed(); });
   buildNumbers();
   buildMade();
 }
@@ -104,26 +109,29 @@ function buildMade() {
   }
 }
 
-const NUMBERS = ["Entropy", "Focus", "Highest", "Prefix", "Kept", "Pointer"];
+// What each number is, by its name.
+const MEANINGS = {
+  "Entropy": "of the row over all tokens, in nats, and its share of the uniform row's, ln N",
+  "Focus": "the highest value over the mean of the patches",
+  "Highest": "the highest value of a patch",
+  "Prefix tokens": "attention that goes to tokens without a place in the picture",
+  "Kept": "the fewest highest cells that hold the mass kept, and the mass that they hold; others are veiled",
+  "Pointer": "the value of the cell under the pointer",
+};
 const numbers = {};
 const highest = [];
 
 // Made once and filled on every move: a hover must not build elements.
 function buildNumbers() {
-  const titles = {
-    Entropy: "of the row over all tokens, and its share of the uniform row's",
-    Focus: "highest value over the mean of the patches",
-    Highest: "highest value of a patch",
-    Prefix: "attention that goes to tokens without a place in the picture",
-    Kept: "cells that hold the mass that is kept, and the mass that they hold",
-    Pointer: "value of the cell under the pointer",
-  };
-  for (const name of NUMBERS) {
-    const term = element("dt", "", by("numbers"));
-    term.textContent = name === "Prefix" ? "Prefix tokens" : name;
-    term.title = titles[name];
-    numbers[name] = element("dd", "", by("numbers"));
-    if (name === "Prefix") term.hidden = numbers[name].hidden = !PREFIX;
+  for (const [name, meaning] of Object.entries(MEANINGS)) {
+    if (name === "Prefix tokens" && !PREFIX) continue;
+    const kind = name === "Pointer" ? "pointer" : "";
+    const term = element("dt", kind, by("numbers"));
+    term.textContent = name;
+    term.title = meaning;
+    numbers[name] = element("dd", kind, by("numbers"));
+    element("dt", "", by("meanings")).textContent = name;
+    element("dd", "", by("meanings")).textContent = meaning;
   }
   for (let place = 0; place < Math.min(5, CELLS); place++) {
     const item = element("li", "", by("highest"));
@@ -131,7 +139,7 @@ function buildNumbers() {
     button.type = "button";
     button.title = "make this cell the query";
     const entry = { token: 0, name: element("span", "", button), value: element("span", "", button) };
-    button.addEventListener("click", () => choose(entry.token));
+    button.addEventListener("click", () => hold(entry.token));
     highest.push(entry);
   }
 }
@@ -140,24 +148,25 @@ function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// row: (tokens), range: of its patch part. mask: what is kept, or null for all.
-function showNumbers(row, range, mask, pointed) {
-  const isRow = state.view === "rollout" || state.head !== "max" || state.view === "heads";
-  const entropy = isRow ? entropyOf(row) : 0;
+// The numbers of one of several panels: {row, range, mask, entropy, of}; mask is null where all is
+// kept, entropy where the values are no distribution.
+function showNumbers({ row, range, mask, entropy, of }, pointedToken) {
+  write(by("numbers-of"), of);
+  by("numbers-of").hidden = !of;
   const share = TOKENS > 1 ? entropy / Math.log(TOKENS) : 1;
-  write(numbers.Entropy, isRow ? `${entropy.toFixed(2)} nats, ${percent(share)} of ln N`
-    : "none: a maximum is no distribution");
+  write(numbers.Entropy, entropy === null ? "none: a maximum is no distribution"
+    : `${entropy.toFixed(2)} nats, ${percent(share)} of ln N`);
   write(numbers.Focus, range.sum > 0 ? `${decimal((range.high * CELLS) / range.sum)} × mean` : "0");
   write(numbers.Highest, decimal(range.high));
   if (PREFIX) {
     const parts = facts.prefix.map((name, token) => `${name}\u00a0${percent(row[token])}`);
-    write(numbers.Prefix, parts.join(", "));
+    write(numbers["Prefix tokens"], parts.join(", "));
   }
   write(numbers.Kept, mask
-    ? `${count(mask.count)} of ${count(CELLS)} cells hold ${percent(mask.mass)}`
-    : `all ${count(CELLS)} cells`);
-  write(numbers.Pointer, pointed >= 0
-    ? `${tokenName(pointed)}: ${decimal(row[pointed])}` : "outside the picture");
+    ? `${grouped(mask.count)} of ${grouped(CELLS)} cells hold ${percent(mask.mass)}`
+    : `all ${grouped(CELLS)} cells`);
+  write(numbers.Pointer, pointedToken >= 0
+    ? `${tokenName(pointedToken)}: ${decimal(row[pointedToken])}` : "outside the picture");
   highestCells(row, highest.length).forEach(([token, value], place) => {
     highest[place].token = token;
     write(highest[place].name, tokenName(token));
@@ -170,25 +179,35 @@ function syncControls() {
   select("views", state.view);
   select("heads", state.view === "one" ? state.head : "");
   select("scales", state.scale);
-  by("layer").value = facts.layers.indexOf(state.layer);
-  by("layer").setAttribute("aria-valuetext", `layer ${state.layer}`);
-  write(by("layer-shown"), String(state.layer));
-  by("kept").value = state.kept;
-  write(by("kept-shown"), state.kept === 100 ? "all" : `${state.kept} %`);
-  by("opacity").value = state.opacity;
-  write(by("opacity-shown"), `${state.opacity} %`);
+  slide("layer", facts.layers.indexOf(state.layer), String(state.layer));
+  slide("kept", state.kept, state.kept === 100 ? "all" : `${state.kept} %`);
+  slide("opacity", state.opacity, `${state.opacity} %`);
   by("cmap").value = state.cmap;
-  const rollout = state.view === "rollout";
-  [...by("tokens").children].forEach((button, token) => {
-    button.setAttribute("aria-pressed", String(state.query === token));
-    button.disabled = rollout;
-  });
   by("lock").setAttribute("aria-pressed", String(state.held));
-  by("lock").disabled = by("pin").disabled = rollout;
-  write(by("pin"), state.pins.includes(state.query) ? "Unpin" : "Pin");
+  by("lock").disabled = state.view === "rollout";
   write(by("hint"), hint());
+  syncQuery();
   syncPins();
   paintBar();
+}
+
+function slide(id, value, text) {
+  by(id).value = value;
+  by(id).setAttribute("aria-valuetext", text);
+  write(by(`${id}-shown`), text);
+}
+
+// What depends on the query that is shown, which may be the patch under the pointer.
+function syncQuery() {
+  const query = asked();
+  const none = state.view === "rollout";
+  [...by("tokens").children].forEach((button, token) => {
+    button.setAttribute("aria-pressed", String(query === token && !none));
+    button.disabled = none;
+  });
+  const isPinned = state.pins.includes(query);
+  write(by("pin"), isPinned ? "Unpin" : "Pin");
+  by("pin").disabled = none || (!isPinned && state.pins.length === MOST_PINS);
 }
 
 function hint() {
@@ -196,23 +215,31 @@ function hint() {
     const whose = facts.rollout.query === "cls" ? "the class token" : "the mean over patches";
     return `Attention rollout of ${whose}, from the first layer up to layer ${state.layer}.`;
   }
+  if (state.pins.length === MOST_PINS) return `${MOST_PINS} queries are pinned, which is the most.`;
+  if (state.view === "heads" && state.pins.length) return "Pinned queries stand beside the query under One map.";
   return state.held
     ? "The query is held. Click or tap it again (or press Esc) to follow the pointer."
     : "The query follows the pointer. Click or tap a patch to hold it.";
 }
 
+// The list is made anew only when pins come or go, so that the focus stays where it is.
 function syncPins() {
   const list = by("pins");
+  const wanted = state.pins.join();
+  if (list.dataset.pins === wanted) return;
+  const place = [...list.querySelectorAll("button")].indexOf(document.activeElement);
+  list.dataset.pins = wanted;
   list.hidden = !state.pins.length;
-  list.replaceChildren(...state.pins.map((token, place) => {
+  list.replaceChildren(...state.pins.map((token, number) => {
     const item = document.createElement("li");
     const button = element("button", "", item);
     button.type = "button";
     button.setAttribute("aria-label", `unpin ${tokenName(token)}`);
-    button.textContent = `${place + 1} · ${tokenName(token)} ×`;
+    button.textContent = `${number + 1} · ${shortName(token)} ×`;
     button.addEventListener("click", () => togglePin(token));
     return item;
   }));
+  if (place >= 0) (list.querySelectorAll("button")[Math.min(place, state.pins.length - 1)] ?? by("pin")).focus();
 }
 
 function paintBar() {

@@ -73,3 +73,9 @@ function tokenName(token) {
   const cell = cellOfToken(token);
   return cell ? `row ${cell[0]}, column ${cell[1]}` : facts.prefix[token];
 }
+
+// As in figures: (row, column).
+function shortName(token) {
+  const cell = cellOfToken(token);
+  return cell ? `(${cell[0]}, ${cell[1]})` : facts.prefix[token];
+}

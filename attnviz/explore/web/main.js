@@ -2,9 +2,10 @@
 
 let data = null; // the layer that is shown
 let rollout = null;
-let pointed = -1; // the patch under the pointer
+let pointed = { token: -1, panel: 0 }; // the patch under the pointer
 let pressed = -1; // the patch where a click or tap began: the page may move before it ends
 let scheduled = false;
+let unspoken = false; // whether the next drawing is to be told to a screen reader
 let linking = 0;
 let typed = { digits: "", at: 0 };
 let pinned = { layer: -1, rows: new Map() };
@@ -12,7 +13,7 @@ const timing = { draws: 0, milliseconds: 0 };
 
 // The token whose attention is shown now.
 function asked() {
-  return pointed >= 0 && !state.held ? pointed : state.query;
+  return pointed.token >= 0 && !state.held && state.view !== "rollout" ? pointed.token : state.query;
 }
 
 function headName(head) {
@@ -27,41 +28,43 @@ function rowsOfPin(token) {
   return pinned.rows.get(token);
 }
 
-// Entropy and highest value of a row, for a caption.
-function summary(row) {
-  const highest = `max ${decimal(rangeOf(row).high, 2)}`;
-  return state.view === "one" && state.head === "max" ? highest : `H ${entropyOf(row).toFixed(2)} · ${highest}`;
-}
-
-// The panels of the view: rows (tokens) with a caption and marks; ``rows`` of all heads, if any.
+// The panels of the view: rows (tokens) with a name and marks; ``rows`` of all heads, if any. key:
+// what decides a pin's row, by which it is known to be drawn already.
 function panelsShown() {
   if (state.view === "rollout") {
     const place = facts.rollout.depths.indexOf(state.layer);
     const row = rollout.subarray(place * TOKENS, (place + 1) * TOKENS);
-    return [{ row, caption: `Rollout, layers 0 to ${state.layer} · ${summary(row)}`, marks: [], rows: row }];
+    return [{ row, name: `Rollout, layers 0 to ${state.layer}`, marks: [], rows: row, spread: true }];
   }
   const query = asked();
   const rows = attentionOf(data, query);
   const own = [query, "", "query"];
   if (state.view === "heads") {
-    const heads = ["mean", ...Array(HEADS).keys()];
-    return heads.map((head) => {
-      const row = fused(rows, head);
+    return ["mean", ...Array(HEADS).keys()].map((head) => {
       const name = head === "mean" ? "Mean" : `Head ${head}`;
-      return { row, caption: `${name} · ${summary(row)}`, marks: [own], rows };
+      return { row: fused(rows, head), name, marks: [own], rows, spread: true };
     });
   }
+  const spread = state.head !== "max";
   const pins = state.pins.map((token, place) => [token, String(place + 1), "pinned"]);
-  const row = fused(rows, state.head);
-  const panels = [{ row, caption: `${tokenName(query)} · ${summary(row)}`, marks: [...pins, own], rows }];
-  state.pins.forEach((token, place) => {
+  const first = { row: fused(rows, state.head), name: tokenName(query), marks: [...pins, own], rows, spread };
+  return [first, ...state.pins.map((token, place) => {
     const all = rowsOfPin(token);
-    const pinnedRow = fused(all, state.head);
-    const caption = `${place + 1} · ${tokenName(token)} · ${summary(pinnedRow)}`;
+    const name = `${place + 1} · ${tokenName(token)}`;
     const key = `${data.layer} ${token} ${state.head}`;
-    panels.push({ row: pinnedRow, caption, marks: [pins[place]], rows: all, key });
-  });
-  return panels;
+    return { row: fused(all, state.head), name, marks: [pins[place]], rows: all, spread, key };
+  })];
+}
+
+// The numbers of a panel's row. A maximum over heads is no distribution, and has no entropy.
+function measured({ row, name, spread }, panels) {
+  return {
+    row,
+    range: rangeOf(row),
+    mask: state.kept < 100 ? massMask(row, state.kept / 100) : null,
+    entropy: spread ? entropyOf(row) : null,
+    of: panels.length > 1 ? name : "",
+  };
 }
 
 function sharedLimits(panels) {
@@ -79,41 +82,56 @@ function draw() {
   if (state.view === "rollout" ? !rollout : !data || data.layer !== state.layer) return;
   const start = performance.now();
   const panels = panelsShown();
-  if (pool.filter((panel) => !panel.figure.hidden).length !== panels.length) showPanels(panels.length);
+  if (panelsInView().length !== panels.length) showPanels(panels.length);
   const shared = state.scale === "shared" ? sharedLimits(panels) : null;
   panels.forEach((shown, number) => {
     const panel = pool[number];
     const look = `${shown.key} ${shared} ${state.kept} ${state.cmap} ${state.opacity}`;
     if (shown.key && panel.look === look) return; // a pin that shows this already
     panel.look = shown.key && look;
-    const range = rangeOf(shown.row);
-    const mask = state.kept < 100 ? massMask(shown.row, state.kept / 100) : null;
-    const limits = shared ?? limitsOf(range);
-    paint(panel, shown.row, limits, mask?.kept);
+    panel.told = measured(shown, panels);
+    panel.limits = shared ?? limitsOf(panel.told.range);
+    paint(panel, shown.row, panel.limits, panel.told.mask?.kept);
     mark(panel, shown.marks);
-    write(panel.caption, shown.caption);
-    if (number === 0) {
-      showNumbers(shown.row, range, mask, pointed);
-      showLegend(limits, panels.length);
-    }
+    write(panel.name, shown.name);
+    write(panel.summary, summary(panel.told));
   });
-  write(by("headline"), headline());
+  const panel = pointed.token >= 0 && pointed.panel < panels.length ? pointed.panel : 0;
+  showNumbers(pool[panel].told, pointed.token);
+  showLegend(pool[0].limits, panels.length);
+  write(by("headline"), headline(pool[0].told));
+  panels.forEach(({ name }, number) => {
+    pool[number].frame.setAttribute("aria-label", panels.length > 1 ? name : by("headline").textContent);
+  });
+  syncQuery();
+  if (unspoken) {
+    unspoken = false;
+    write(by("spoken"), `${by("headline").textContent}.`);
+  }
   timing.draws += 1;
   timing.milliseconds = performance.now() - start;
 }
 
-function headline() {
-  if (state.view === "rollout") return `Rollout up to layer ${state.layer}`;
+// Entropy and values of a row, for the caption of one of several panels.
+function summary({ entropy, range }) {
+  const values = state.scale === "shared" ? `max ${decimal(range.high, 2)}`
+    : `${decimal(range.low, 2)}–${decimal(range.high, 2)}`;
+  return entropy === null ? values : `H ${entropy.toFixed(2)} · ${values}`;
+}
+
+function headline({ entropy }) {
+  const told = entropy === null || state.view === "heads" ? "" : ` · H ${entropy.toFixed(2)}`;
+  if (state.view === "rollout") return `Rollout up to layer ${state.layer}${told}`;
   const whose = state.view === "heads" ? "every head" : headName(state.head);
   const name = tokenName(asked());
-  return `${name[0].toUpperCase()}${name.slice(1)} · layer ${state.layer} · ${whose}`;
+  return `${name[0].toUpperCase()}${name.slice(1)} · layer ${state.layer} · ${whose}${told}`;
 }
 
 function showLegend([low, high], count) {
   const each = state.scale === "panel" && count > 1;
   write(by("low"), each ? "lowest" : decimal(low));
   write(by("high"), each ? "highest" : decimal(high));
-  write(by("scale-words"), each ? "of each map" : state.scale === "shared" ? "one scale" : "");
+  write(by("scale-words"), each ? "of each map, as told below it" : state.scale === "shared" ? "one scale" : "");
 }
 
 function schedule() {
@@ -137,54 +155,65 @@ function link() {
 }
 
 async function load() {
+  const wanted = state.view === "rollout" ? "The rollout" : `Layer ${state.layer}`;
   try {
     if (state.view === "rollout") rollout ??= await readRollout();
     else if (data?.layer !== state.layer) {
       const read = await layerOf(state.layer);
       if (read.layer === state.layer) data = read; // a later choice may have come first
     }
-  } catch (error) {
-    notice(`The data of this page cannot be read (${error.message}). Is the file complete?`);
+    notice("");
+  } catch {
+    notice(`${wanted} cannot be read: its data in this file is damaged. Is the file complete?`);
+    write(by("headline"), `${wanted} cannot be read`);
   }
 }
 
+// What stands above the page; while it does, panels are grey, since they are not what was asked for.
 function notice(text) {
-  by("notice").textContent = text;
-  by("notice").hidden = false;
+  write(by("notice"), text);
+  by("notice").hidden = !text;
+  container.classList.toggle("stale", Boolean(text));
 }
 
-// Make a token the query, and hold it; a held one that is chosen again is let go.
-function choose(token) {
-  const again = state.held && state.query === token;
+// Make a token the query, and hold it.
+function hold(token) {
   state.query = token;
-  state.held = !again;
+  state.held = true;
   if (state.view === "rollout") state.view = "one";
   changed();
   speak();
 }
 
+// The same by a click in the picture: the held query that is chosen again is let go.
+function choose(token) {
+  if (state.held && state.query === token) set("held", false);
+  else hold(token);
+}
+
 function togglePin(token) {
-  const without = state.pins.filter((pinned) => pinned !== token);
-  const added = without.length === state.pins.length && without.length < MOST_PINS;
-  state.pins = added ? [...without, token] : without;
+  const others = state.pins.filter((other) => other !== token);
+  const added = others.length === state.pins.length;
+  if (added && others.length === MOST_PINS) return;
+  state.pins = added ? [...others, token] : others;
   if (added) state.view = "one";
   changed();
 }
 
+// Tell a screen reader what is shown, once it is.
 function speak() {
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    write(by("spoken"), `${by("headline").textContent}. Entropy ${numbers.Entropy.textContent}.`);
-  }));
+  unspoken = true;
+  schedule();
 }
 
-function stepLayer(by_) {
-  const place = facts.layers.indexOf(state.layer) + by_;
+function stepLayer(step) {
+  const place = facts.layers.indexOf(state.layer) + step;
   if (facts.layers[place] !== undefined) set("layer", facts.layers[place]);
 }
 
-function stepHead(by_) {
+function stepHead(step) {
   const heads = ["mean", "max", ...Array(HEADS).keys()];
-  const place = heads.indexOf(state.head) + by_;
+  const place = heads.indexOf(state.head) + step;
   if (heads[place] !== undefined) showHead(heads[place]);
 }
 
@@ -193,15 +222,11 @@ function showHead(head) {
   set("head", head);
 }
 
-// Move the query by one cell; from a prefix token to the centre.
+// Move the query that is shown by one cell; from a prefix token to the centre.
 function stepQuery(down, right) {
-  const [row, column] = cellOfToken(state.query) ?? [Math.floor(ROWS / 2), Math.floor(COLUMNS / 2)];
-  const moved = state.query >= PREFIX ? [row + down, column + right] : [row, column];
-  if (moved[0] < 0 || moved[0] >= ROWS || moved[1] < 0 || moved[1] >= COLUMNS) return;
-  state.query = tokenOfCell(...moved);
-  state.held = true;
-  if (state.view === "rollout") state.view = "one";
-  changed();
+  const cell = cellOfToken(asked());
+  const [row, column] = cell ? [cell[0] + down, cell[1] + right] : [Math.floor(ROWS / 2), Math.floor(COLUMNS / 2)];
+  if (row >= 0 && row < ROWS && column >= 0 && column < COLUMNS) hold(tokenOfCell(row, column));
 }
 
 // Digits typed one after the other make one number where there are more than ten heads.
@@ -219,8 +244,10 @@ const KEYS = {
   x: () => showHead("max"),
   a: () => set("view", state.view === "heads" ? "one" : "heads"),
   o: () => facts.rollout && set("view", state.view === "rollout" ? "one" : "rollout"),
-  c: () => PREFIX && state.view !== "rollout" && choose(0),
-  p: () => state.view !== "rollout" && togglePin(state.query),
+  c: () => PREFIX && state.view !== "rollout" && hold(0),
+  p: () => state.view !== "rollout" && togglePin(asked()),
+  "[": () => stepLayer(-1),
+  "]": () => stepLayer(1),
   s: () => save(),
   escape: () => set("held", false),
 };
@@ -232,7 +259,7 @@ function onKey(event) {
   if (arrow) {
     // Sliders, lists and radio buttons have arrow keys of their own.
     if (event.target.closest("input, select")) return;
-    if (event.target === container) stepQuery(...arrow);
+    if (event.target === container || event.shiftKey) stepQuery(...arrow);
     else if (arrow[0]) stepLayer(-arrow[0]);
     else stepHead(arrow[1]);
   } else if (/^[0-9]$/.test(event.key)) typeDigit(event.key);
@@ -243,9 +270,9 @@ function onKey(event) {
 }
 
 function onPointer(event) {
-  const token = tokenAt(event);
-  if (token === pointed) return;
-  pointed = token;
+  const place = placeOf(event);
+  if (place.token === pointed.token && place.panel === pointed.panel) return;
+  pointed = place;
   schedule();
 }
 
@@ -253,15 +280,27 @@ function listen() {
   container.addEventListener("pointermove", onPointer);
   container.addEventListener("pointerdown", (event) => {
     onPointer(event);
-    pressed = pointed;
+    pressed = pointed.token;
   });
-  container.addEventListener("pointerleave", () => { pointed = -1; schedule(); });
+  // A finger that was drawn over the picture leaves the query where it was lifted. No click follows.
+  container.addEventListener("pointerup", (event) => {
+    const { token } = pointed;
+    const drawn = event.pointerType === "touch" && event.isPrimary && token >= 0 && token !== pressed;
+    if (drawn && state.view !== "rollout") hold(token);
+  });
+  container.addEventListener("pointerleave", () => { pointed = { token: -1, panel: 0 }; schedule(); });
+  // The focus stays where it is, so that arrow keys still mean layer and head after a click.
+  container.addEventListener("mousedown", (event) => event.preventDefault());
   container.addEventListener("click", () => {
     if (pressed >= 0 && state.view !== "rollout") choose(pressed);
   });
   document.addEventListener("keydown", onKey);
-  window.addEventListener("resize", () => { arrange(pool.filter((panel) => !panel.figure.hidden).length); });
+  window.addEventListener("resize", () => arrange(panelsInView().length));
   window.addEventListener("hashchange", () => { stateFromText(location.hash); changed(); });
+  // A picture that is zoomed in is moved by the finger in both directions.
+  window.visualViewport?.addEventListener("resize", () => {
+    container.classList.toggle("zoomed", window.visualViewport.scale > 1.01);
+  });
 }
 
 // For the browser's console and for tests: numbers as they are shown.
@@ -275,9 +314,12 @@ window.attnviz = {
     return Array.from({ length: HEADS }, (_, head) => fused(rows, head));
   },
   rollout: readRollout,
+  // What "Save PNG" saves, as a data address.
+  picture: () => drawn().toDataURL(),
 };
 
 if ("DecompressionStream" in window) {
+  document.querySelector("main").hidden = false;
   buildControls();
   stateFromText(location.hash);
   listen();

@@ -4,8 +4,9 @@ const container = document.getElementById("panels");
 const pool = [];
 
 const GAP = 12;
-const CAPTION = 26;
+const CAPTION = 40;
 const SMALLEST = 150;
+const LEGEND = 60; // what stands below the panels
 const VEIL = [18, 18, 20, 168];
 
 function element(kind, className, parent) {
@@ -26,13 +27,16 @@ function makePanel(number) {
   canvas.width = COLUMNS;
   canvas.height = ROWS;
   frame.dataset.panel = number;
+  frame.setAttribute("role", "img");
   frame.style.aspectRatio = `${facts.picture.width} / ${facts.picture.height}`;
   const context = canvas.getContext("2d");
   const pixels = context.createImageData(COLUMNS, ROWS);
+  const caption = element("figcaption", "", figure);
   return {
     figure, frame, image, canvas, context, pixels,
     words: new Uint32Array(pixels.data.buffer),
-    caption: element("figcaption", "", figure),
+    name: element("span", "name", caption),
+    summary: element("span", "", caption),
     markers: [],
   };
 }
@@ -49,27 +53,37 @@ function showPanels(count) {
   arrange(count);
 }
 
+function panelsInView() {
+  return pool.filter((panel) => !panel.figure.hidden);
+}
+
 // The number of columns that makes the panels largest within the window.
 function arrange(count) {
   const wide = container.clientWidth;
-  const narrow = window.innerWidth < 760;
-  const above = container.getBoundingClientRect().top + window.scrollY;
-  const high = narrow ? 0.72 * window.innerHeight : Math.max(320, window.innerHeight - above - 96);
   const aspect = facts.picture.width / facts.picture.height;
   let best = { columns: 1, width: 0 };
   for (let columns = 1; columns <= count; columns++) {
     const rows = Math.ceil(count / columns);
     const across = (wide - GAP * (columns - 1)) / columns;
-    const down = ((high - GAP * (rows - 1)) / rows - CAPTION) * aspect;
+    const down = ((heightFor(count) - GAP * (rows - 1)) / rows - (count > 1 ? CAPTION : 0)) * aspect;
     const width = Math.min(across, down);
     if (width > best.width) best = { columns, width };
   }
-  if (best.width < SMALLEST) {
+  const smallest = SMALLEST * Math.min(1, Math.sqrt(aspect));
+  if (count > 1 && best.width < smallest) {
     // More panels than the window holds: as many columns as stay readable, and scroll.
-    best.columns = Math.max(1, Math.min(count, Math.floor((wide + GAP) / (SMALLEST + GAP))));
-    best.width = (wide - GAP * (best.columns - 1)) / best.columns;
+    best.columns = Math.max(1, Math.min(count, Math.floor((wide + GAP) / (smallest + GAP))));
+    best.width = Math.min((wide - GAP * (best.columns - 1)) / best.columns, 1.5 * smallest);
   }
-  container.style.gridTemplateColumns = `repeat(${best.columns}, ${Math.floor(best.width)}px)`;
+  container.style.gridTemplateColumns = `repeat(${best.columns}, ${Math.max(1, Math.floor(best.width))}px)`;
+}
+
+// Pixels that the panels may be high. A phone's single picture leaves room for the controls below it.
+function heightFor(count) {
+  if (window.innerWidth <= 760) return (count > 1 ? 0.72 : 0.42) * window.innerHeight;
+  const stage = container.parentElement;
+  const above = container.getBoundingClientRect().top - stage.getBoundingClientRect().top + stage.scrollTop;
+  return Math.max(240, stage.clientHeight - above - LEGEND);
 }
 
 const LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
@@ -133,12 +147,14 @@ function mark(panel, marks) {
   });
 }
 
-// The patch token under a pointer event over a panel, or -1.
-function tokenAt(event) {
+// The patch under a pointer event, {token, panel}; token is -1 beside all panels.
+function placeOf(event) {
+  const nowhere = { token: -1, panel: 0 };
   const frame = event.target.closest(".frame");
-  if (!frame) return -1;
+  if (!frame) return nowhere;
   const box = frame.getBoundingClientRect();
   const row = Math.floor(((event.clientY - box.top) / box.height) * ROWS);
   const column = Math.floor(((event.clientX - box.left) / box.width) * COLUMNS);
-  return row >= 0 && row < ROWS && column >= 0 && column < COLUMNS ? tokenOfCell(row, column) : -1;
+  if (row < 0 || row >= ROWS || column < 0 || column >= COLUMNS) return nowhere;
+  return { token: tokenOfCell(row, column), panel: Number(frame.dataset.panel) };
 }

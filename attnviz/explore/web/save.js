@@ -2,57 +2,115 @@
 
 const LARGEST = 8192;
 
-// All shown panels on one canvas, each at the picture's own size, with their captions and a foot.
+// All shown panels on one canvas, each at the picture's own size, with their captions, the colour bar
+// and a foot that says what is shown.
 function drawn() {
-  const shown = pool.filter((panel) => !panel.figure.hidden);
+  const shown = panelsInView();
   const across = Math.min(shown.length, getComputedStyle(container).gridTemplateColumns.split(" ").length);
   const down = Math.ceil(shown.length / across);
   const { width, height } = facts.picture;
   const scale = Math.min(Math.max(1, 480 / width), LARGEST / (across * width), LARGEST / (down * height));
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
-  const text = Math.max(13, Math.round(wide / 28));
-  const gap = text, line = Math.round(1.9 * text);
+  const text = Math.max(13, Math.round(Math.max(wide, 0.7 * high) / 28));
+  const gap = text, line = Math.round(1.5 * text);
+  const below = shown.length > 1 ? 2 * line + gap : gap;
   const canvas = document.createElement("canvas");
-  canvas.width = across * (wide + gap) + gap;
-  canvas.height = down * (high + line) + gap + line;
   const context = canvas.getContext("2d");
+  canvas.width = Math.max(across * (wide + gap) + gap, 24 * text);
+  const font = `${text}px system-ui, sans-serif`;
+  context.font = font;
+  const foot = footLines(context, canvas.width - 2 * gap);
+  canvas.height = gap + down * (high + below) + line * (foot.length + 1) + gap;
   context.fillStyle = "#ffffff";
   context.fillRect(0, 0, canvas.width, canvas.height);
-  context.font = `${text}px system-ui, sans-serif`;
+  context.font = font; // which setting the size has taken away
   context.textBaseline = "middle";
   shown.forEach((panel, number) => {
     const x = gap + (number % across) * (wide + gap);
-    const y = gap + Math.floor(number / across) * (high + line);
+    const y = gap + Math.floor(number / across) * (high + below);
     context.imageSmoothingEnabled = true;
     context.drawImage(panel.image, x, y, wide, high);
     context.imageSmoothingEnabled = false;
     context.drawImage(panel.canvas, x, y, wide, high);
-    for (const marker of panel.markers) {
-      if (marker.hidden) continue;
-      const part = (name) => parseFloat(marker.style[name]) / 100;
-      const box = [x + part("left") * wide, y + part("top") * high, part("width") * wide, part("height") * high];
-      context.lineWidth = 4;
-      context.strokeStyle = "#000000";
-      context.strokeRect(...box);
-      context.lineWidth = 2;
-      context.strokeStyle = "#ffffff";
-      context.strokeRect(...box);
-    }
+    for (const marker of panel.markers) if (!marker.hidden) drawMarker(context, marker, x, y, wide, high, text);
+    if (shown.length === 1) return; // what a caption would say is in the foot
     context.fillStyle = "#1a1a1a";
-    context.fillText(panel.caption.textContent, x, y + high + line / 2, wide);
+    context.fillText(panel.name.textContent, x, y + high + 0.8 * line, wide);
+    context.fillStyle = "#5f5f5f";
+    context.fillText(panel.summary.textContent, x, y + high + 1.8 * line, wide);
   });
-  context.fillStyle = "#5f5f5f";
-  const foot = `${facts.name} · ${facts.model}${facts.random ? " (random weights)" : ""} · ${by("headline").textContent} · ` +
-    `${by("low").textContent} to ${by("high").textContent}`;
-  context.fillText(foot, gap, canvas.height - line / 2, canvas.width - 2 * gap);
+  let y = canvas.height - gap - line * (foot.length + 0.5);
+  drawBar(context, gap, y, text);
+  for (const words of foot) {
+    y += line;
+    context.fillText(words, gap, y);
+  }
   return canvas;
+}
+
+function drawMarker(context, marker, x, y, wide, high, text) {
+  const part = (name) => parseFloat(marker.style[name]) / 100;
+  const box = [x + part("left") * wide, y + part("top") * high, part("width") * wide, part("height") * high];
+  for (const [colour, width] of [["#000000", 4], ["#ffffff", 2]]) {
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.strokeRect(...box);
+  }
+  if (!marker.textContent) return;
+  context.textAlign = "center";
+  context.lineWidth = 3;
+  context.strokeStyle = "#000000";
+  context.fillStyle = "#ffffff";
+  const middle = [box[0] + box[2] / 2, box[1] + box[3] / 2];
+  context.font = `600 ${Math.round(0.8 * text)}px system-ui, sans-serif`;
+  context.strokeText(marker.textContent, ...middle);
+  context.fillText(marker.textContent, ...middle);
+  context.font = `${text}px system-ui, sans-serif`;
+  context.textAlign = "left";
+}
+
+// The colour bar between the words of the legend.
+function drawBar(context, x, y, text) {
+  const words = (id) => by(id).textContent;
+  const end = [words("high"), words("scale-words")].filter(Boolean).join(" ");
+  const start = x + context.measureText(words("low")).width + 0.6 * text;
+  context.fillStyle = "#5f5f5f";
+  context.fillText(words("low"), x, y);
+  context.imageSmoothingEnabled = true;
+  context.drawImage(by("bar"), start, y - 0.35 * text, 10 * text, 0.7 * text);
+  context.fillText(end, start + 10.6 * text, y);
+}
+
+// What is shown, as lines that are no wider than ``wide``.
+function footLines(context, wide) {
+  const parts = [
+    facts.name,
+    `${facts.model}${facts.random ? " (random weights)" : ""}`,
+    by("headline").textContent,
+    `${state.cmap}, opacity ${state.opacity}\u00a0%`,
+  ];
+  if (state.kept < 100) parts.push(`${state.kept}\u00a0% of the mass kept, other cells veiled`);
+  const lines = [];
+  for (const part of parts) {
+    const joined = lines.length ? `${lines[lines.length - 1]} · ${part}` : part;
+    if (lines.length && context.measureText(joined).width <= wide) lines[lines.length - 1] = joined;
+    else lines.push(part);
+  }
+  return lines.map((words) => fitted(context, words, wide));
+}
+
+function fitted(context, words, wide) {
+  let shown = words;
+  while (shown.length > 1 && context.measureText(shown).width > wide) shown = `${shown.slice(0, -2)}…`;
+  return shown;
 }
 
 function save() {
   drawn().toBlob((blob) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = `${facts.name.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "_") || "picture"}.attention.png`;
+    const stem = facts.name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_.-]+/gu, "_");
+    link.download = `${stem || "picture"}.attention.png`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }, "image/png");
