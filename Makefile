@@ -38,7 +38,7 @@ gallery: $(READY) ## compare the README's figures with what the code draws now
 figures: $(READY) ## draw the README's figures again: the set, and those of evolve and compare
 	$(BIN)/attnviz render configs/gallery.toml --overwrite
 	$(BIN)/attnviz compare sample_images/car.png sample_images/flower.png --model demo --device cpu \
-		--show mean,heads,rollout,pca --dpi 120 --name two --out docs/figures
+		--show mean,heads,rollout,pca,k-pca,entropy --dpi 120 --name two --out docs/figures
 	$(BIN)/attnviz evolve docs/evolution/*.safetensors --model demo --device cpu --dpi 160 --width 4.8 \
 		--image $(SCENE).png --mask $(SCENE).mask.png --name emerging --out docs/figures --animation
 

@@ -5,14 +5,14 @@ Models are loaded one after another, so that one at a time is in memory, and eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.compute import check_command
 from attnviz.attention.memory import largest_batch
-from attnviz.comparison import check_shown, command_of, compared
+from attnviz.comparison import command_of, compared, resolved
 from attnviz.domain import (
     ComparedMap,
     ComparedRow,
@@ -25,7 +25,7 @@ from attnviz.domain import (
     WrittenFile,
     sha256_of,
 )
-from attnviz.errors import AttnvizError
+from attnviz.errors import AttnvizError, UsageError
 from attnviz.events import SAME_WORK, Done, Event, Failed, Skipped, Started
 from attnviz.figures import draw_comparison
 from attnviz.images.find import find_images
@@ -38,11 +38,14 @@ from attnviz.output.data import compared_arrays
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.record import read_record, record_of, recorded_paths
 from attnviz.output.write import write_figures, write_npz
-from attnviz.requests import CommandRequest, CompareRequest
+from attnviz.requests import CommandRequest, CompareRequest, ShownMap
 from attnviz.stages.draw import about
 from attnviz.stages.model import maps_of
 from attnviz.stages.read import versions
 from attnviz.written import compared_options
+
+if TYPE_CHECKING:
+    from attnviz.domain import ByteArray
 
 COMMAND = "compare"
 
@@ -107,9 +110,12 @@ def _figure(
         yield Skipped(next(iter(images)), SAME_WORK)
         return
     cells: dict[ImageFile, list[_Cell]] = {file: [] for file in images}
+    several = len(images) + len(failed) > 1
+    shown: tuple[ShownMap, ...] = ()
     for place, wanted in enumerate(request.models):
         model = load_backbone(wanted)
-        commands = _checked_commands(request, model.info)
+        shown = _agreed(model.info, request, shown)
+        commands = _checked_commands(request, model.info, shown)
         yield Started(total, model.info, model.notes, () if place else passed_over)
         if place == 0:
             yield from failed
@@ -121,7 +127,8 @@ def _figure(
                 total += 1
                 yield Failed(str(file.path), about(file, error))
         del model
-    rows = _rows([cell for file in images for cell in cells[file]], images)
+    pixels = {str(file.path): image.pixels for file, image in images.items()}
+    rows = _rows([cell for file in images for cell in cells[file]], pixels, several=several)
     if not rows:
         return
     made = [cell.provenance for file in images for cell in cells[file]]
@@ -132,13 +139,27 @@ def _figure(
     yield Done(next(iter(images)), written, record_of(provenance, written, table), table, notes)
 
 
-def _checked_commands(request: CompareRequest, info: ModelInfo) -> dict[str, CommandRequest]:
-    """What computes each map, by the map's name; what the model cannot honour raises here."""
-    commands = {}
-    for shown in request.shown:
-        commands[str(shown)] = command_of(shown, request.layer)
-        check_shown(info, shown)
-        check_command(info, commands[str(shown)])
+def _agreed(
+    info: ModelInfo, request: CompareRequest, before: tuple[ShownMap, ...]
+) -> tuple[ShownMap, ...]:
+    """The maps with heads counted from 0, which must be the same as those of models ``before``."""
+    shown = resolved(info, request.shown)
+    if before and shown != before:
+        raise UsageError(
+            f"--show: heads counted from the last are others in {info.name} than in the models "
+            "before it",
+            "count heads from 0, or compare models by mean, rollout or heads",
+        )
+    return shown
+
+
+def _checked_commands(
+    request: CompareRequest, info: ModelInfo, shown: tuple[ShownMap, ...]
+) -> dict[ShownMap, CommandRequest]:
+    """What computes each map; what the model cannot honour raises here."""
+    commands = {each: command_of(each, request.layer) for each in shown}
+    for command in commands.values():
+        check_command(info, command)
     check_size(info.patch, request.inputs.size, request.inputs.fit)
     return commands
 
@@ -147,7 +168,7 @@ def _cell(
     request: CompareRequest,
     model: Backbone,
     image: RgbImage,
-    commands: dict[str, CommandRequest],
+    commands: dict[ShownMap, CommandRequest],
     options: dict[str, Any],
 ) -> _Cell:
     inputs = request.inputs
@@ -158,7 +179,7 @@ def _cell(
             # Asked for its error: it names the largest size that fits.
             largest_batch(model.info, picture.geometry.model_input, command, model.device)
             results[command] = maps_of(model, [picture], command)[0]
-    maps = {str(shown): compared(shown, results[commands[str(shown)]]) for shown in request.shown}
+    maps = {str(shown): compared(shown, results[command]) for shown, command in commands.items()}
     return _Cell(
         maps,
         Provenance(
@@ -174,19 +195,21 @@ def _cell(
     )
 
 
-def _rows(cells: Sequence[_Cell], images: dict[ImageFile, RgbImage]) -> list[ComparedRow]:
-    """Rows with titles that say what differs: the model, the picture, or both."""
-    pixels = {str(file.path): image.pixels for file, image in images.items()}
+def _rows(
+    cells: Sequence[_Cell], pixels: Mapping[str, ByteArray], *, several: bool
+) -> list[ComparedRow]:
+    """Rows with titles that say what differs: the model, the picture, or both.
+
+    several: pictures were asked for, however many of them could be shown.
+    """
     models = {_model_name(cell.provenance, cells) for cell in cells}
     rows = []
     for cell in cells:
         made = cell.provenance
-        name = Path(made.image).name
-        title: tuple[str, ...] = (_model_name(made, cells),)
-        if len(images) > 1:
-            title = (name,) if len(models) == 1 else (name, *title)
+        name, label = Path(made.image).name, _model_name(made, cells)
+        title = ((name,) if several else ()) + ((label,) if len(models) > 1 else ())
         picture = Picture(pixels[made.image], made.geometry, name)
-        rows.append(ComparedRow(title, made.model, picture, cell.maps))
+        rows.append(ComparedRow(title, label, made.model, picture, cell.maps))
     return rows
 
 
@@ -198,6 +221,8 @@ def _model_name(made: Provenance, cells: Sequence[_Cell]) -> str:
         for cell in cells
         if cell.provenance.model.name == model.name
     }
+    if model.random_weights:
+        return f"{model.name} (random)"
     return model.weights if len(namesakes) > 1 else model.name
 
 
@@ -217,7 +242,7 @@ def _table(rows: Sequence[ComparedRow]) -> tuple[dict[str, Any], ...]:
     """The lowest, mean and highest value of every map, components left out."""
     return tuple(
         {
-            "row": " · ".join(row.title),
+            "row": " · ".join(row.title) or row.label,
             "map": name,
             "min": float(shown.values.min()),
             "mean": float(shown.values.mean()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,10 @@ from attnviz.domain import (
     FeaturesMaps,
     HeadsMaps,
     MapKind,
+    MatrixMaps,
+    Part,
     PatchMaps,
+    QkvMaps,
     RolloutMaps,
     ScoreMaps,
 )
@@ -19,14 +23,27 @@ from attnviz.errors import UsageError
 from attnviz.requests import (
     FeaturesRequest,
     HeadsRequest,
+    MatrixRequest,
     PatchRequest,
+    QkvRequest,
     RolloutRequest,
     ScoreRequest,
 )
 
 if TYPE_CHECKING:
-    from attnviz.domain import FloatArray, Maps, ModelInfo
+    from attnviz.domain import FloatArray, IntArray, Maps, ModelInfo
     from attnviz.requests import CommandRequest, ShownMap
+
+
+_PARTS = {
+    MapKind.QUERY_PCA: Part.QUERY,
+    MapKind.KEY_PCA: Part.KEY,
+    MapKind.VALUE_PCA: Part.VALUE,
+    MapKind.QUERY_NORM: Part.QUERY,
+    MapKind.KEY_NORM: Part.KEY,
+    MapKind.VALUE_NORM: Part.VALUE,
+}
+_NORMS = (MapKind.QUERY_NORM, MapKind.KEY_NORM, MapKind.VALUE_NORM)
 
 
 def command_of(shown: ShownMap, layer: int | None) -> CommandRequest:
@@ -45,48 +62,89 @@ def command_of(shown: ShownMap, layer: int | None) -> CommandRequest:
         MapKind.FOREGROUND: FeaturesRequest(layer=layer, foreground=True),
         MapKind.NORM: FeaturesRequest(layer=layer),
         MapKind.COSINE: FeaturesRequest(layer=layer, cells=cells, points=points),
+        MapKind.ENTROPY: MatrixRequest(layer=last),
+        MapKind.TO_CLS: MatrixRequest(layer=last),
+        # Of all three parts, whichever is shown: they come of one pass.
+        **dict.fromkeys(_PARTS, QkvRequest(layer=last)),
     }
     return commands.get(shown.kind, HeadsRequest(layer=last, distance=False))
 
 
-def check_shown(info: ModelInfo, shown: ShownMap) -> None:
-    """Raise UsageError where a model has no such head."""
-    head = shown.head
-    if head is not None and not -info.heads <= head < info.heads:
-        raise UsageError(
-            f"--show {shown}: {info.name} has heads 0 to {info.heads - 1}",
-            "compare models by mean, rollout or heads where they have not the same heads",
-        )
+def resolved(info: ModelInfo, shown: tuple[ShownMap, ...]) -> tuple[ShownMap, ...]:
+    """The maps with heads counted from 0, each once.
+
+    Raises:
+        UsageError: The model has no such head, or no class token to attend to.
+    """
+    found = []
+    for each in shown:
+        head = each.head
+        if head is not None and not -info.heads <= head < info.heads:
+            raise UsageError(
+                f"--show {each}: {info.name} has heads 0 to {info.heads - 1}",
+                "compare models by mean, rollout or heads where they have not the same heads",
+            )
+        if each.kind is MapKind.TO_CLS and not info.has_cls:
+            raise UsageError(
+                f"--show {each}: {info.name} has no CLS token", "leave it out, or show entropy"
+            )
+        found.append(each if head is None else replace(each, head=head % info.heads))
+    return tuple(dict.fromkeys(found))
 
 
 def compared(shown: ShownMap, maps: Maps) -> ComparedMap:
     """The map among what its command computed: the very array that ``--save-data`` writes.
 
-    Only the means over heads, of ``mean`` and of ``patch``, are computed here.
+    Only means over heads, and the lengths of the vectors of all heads, are computed here.
     """
     kind = shown.kind
-    foreground = None
     match maps:
-        case HeadsMaps() if kind is MapKind.MEAN:
-            values = _one(maps.attention.mean(axis=0))
         case HeadsMaps():
-            heads = slice(None) if shown.head is None else [shown.head]
-            values = maps.attention[heads]
+            found = ComparedMap(kind, _of_heads(shown, maps), layer=maps.layer)
         case PatchMaps():
             values = _one(maps.attention[0].mean(axis=0))
+            found = ComparedMap(kind, values, layer=maps.layer, cell=_first(maps.cells))
         case RolloutMaps():
-            values = _one(maps.rollout)
+            found = ComparedMap(kind, _one(maps.rollout), rollout=maps.options)
         case ScoreMaps():
-            values = _one(maps.score)
-        case FeaturesMaps() if kind is MapKind.NORM:
-            values = _one(maps.norm)
-        case FeaturesMaps() if kind is MapKind.COSINE:
-            values = maps.similarity
+            found = ComparedMap(kind, _one(maps.score), layer=maps.layer)
         case FeaturesMaps():
-            values, foreground = maps.components, maps.foreground
+            found = _of_features(kind, maps)
+        case MatrixMaps():
+            found = ComparedMap(kind, _of_matrix(kind, maps), layer=maps.layer)
+        case QkvMaps():
+            part = maps.parts.index(_PARTS[kind])
+            values = _one(maps.joint_norms[part]) if kind in _NORMS else maps.joint_components[part]
+            found = ComparedMap(kind, values, layer=maps.layer)
         case _:
             raise TypeError(f"{type(maps).__name__} holds no {kind}")
-    return ComparedMap(kind, values, foreground)
+    return found
+
+
+def _of_heads(shown: ShownMap, maps: HeadsMaps) -> FloatArray:
+    if shown.kind is MapKind.MEAN:
+        return _one(maps.attention.mean(axis=0))
+    return maps.attention if shown.head is None else maps.attention[[shown.head]]
+
+
+def _of_features(kind: MapKind, maps: FeaturesMaps) -> ComparedMap:
+    if kind is MapKind.NORM:
+        return ComparedMap(kind, _one(maps.norm), layer=maps.layer)
+    if kind is MapKind.COSINE:
+        return ComparedMap(kind, maps.similarity, layer=maps.layer, cell=_first(maps.cells))
+    return ComparedMap(kind, maps.components, maps.foreground, maps.layer)
+
+
+def _of_matrix(kind: MapKind, maps: MatrixMaps) -> FloatArray:
+    if kind is MapKind.TO_CLS and maps.to_cls is not None:
+        return _one(maps.to_cls.mean(axis=0))
+    entropy = maps.token_entropy.mean(axis=0)[maps.prefix :]
+    return _one(entropy.reshape(maps.grid))
+
+
+def _first(cells: IntArray) -> tuple[int, int]:
+    row, column = cells[0].tolist()
+    return row, column
 
 
 def _one(values: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attnviz.domain import sha256_of
+from attnviz.domain import Precision, RelevanceMethod, sha256_of
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
 from attnviz.output.plan import plan_outputs
@@ -32,10 +32,22 @@ class Outlook:
     current: bool
 
 
-def check_second(command: CommandRequest) -> None:
-    """Raise UsageError where a command has a second picture that is no file."""
-    if isinstance(command, RelevanceRequest) and command.like and not command.like.is_file():
+def check_relevance(request: RunRequest) -> None:
+    """Raise UsageError for relevance that no model could give, before one is loaded.
+
+    Its second picture is no file, or gradients are asked for in float16, whose range they leave.
+    """
+    command = request.command
+    if not isinstance(command, RelevanceRequest):
+        return
+    if command.like and not command.like.is_file():
         raise UsageError(f"--like: {command.like} is no file", "give a second picture")
+    by_gradient = command.method is not RelevanceMethod.CONTRIBUTION
+    if by_gradient and request.model.precision is Precision.FLOAT16:
+        raise UsageError(
+            "relevance needs gradients, which vanish in float16",
+            "use --precision float32 or bfloat16",
+        )
 
 
 def plan_request(

@@ -17,7 +17,7 @@ from attnviz.domain import ImageFile
 from attnviz.events import Event, Failed, Started
 from attnviz.images.find import Found
 from attnviz.images.fit import check_size
-from attnviz.outlook import check_second, plan_request
+from attnviz.outlook import check_relevance, plan_request
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.requests import RunRequest
 
@@ -53,7 +53,7 @@ def run(
 def _events(
     request: RunRequest, model: Backbone | None, into: Path | None
 ) -> Generator[Event, None, None]:
-    check_second(request.command)
+    check_relevance(request)
     found, plans = plan_request(request, into)
     check_folder(into or request.output.folder, plans.values())
     with _cluster(request, found) as starting:

@@ -22,7 +22,9 @@ OPENING = """# The command line
 Generated from the commands by `python tools/generate_cli_docs.py`; `attnviz COMMAND --help` says
 the same.
 
-    attnviz heads|layers|rollout|patch|score|relevance INPUT... [options]
+    attnviz heads|layers|rollout|patch|score INPUT... [options]
+    attnviz matrix|qkv|features|relevance INPUT... [options]
+    attnviz compare INPUT... --show MAP,MAP... [options]
     attnviz render CONFIG [--check | --list]
     attnviz info FIGURE
     attnviz eval IMAGES MASKS [options]

@@ -55,6 +55,10 @@ def reference_of(model: AttentionModel, batch: Tensor, picture: Picture) -> Refe
     return Reference(picture, found)
 
 
+ALIKE = 2.5e-7
+"""Four steps of float32 below 1: cosines within count as 1."""
+
+
 def check_target(info: ModelInfo, request: RelevanceRequest) -> None:
     """Raise unless the request has one target, and one that the model has.
 
@@ -71,7 +75,14 @@ def check_target(info: ModelInfo, request: RelevanceRequest) -> None:
     if chosen is not None and request.like is not None:
         raise UsageError("--class and --like exclude each other", "choose one target")
     if chosen is None:
+        if request.method is RelevanceMethod.CONTRIBUTION and not info.has_cls:
+            raise _not_of_cls(info)
         return
+    if not info.classes and info.random_weights:
+        raise UsageError(
+            "--class: random weights come without a classifier",
+            "give trained weights: --checkpoint FILE, or a model's name",
+        )
     if not info.classes:
         raise UsageError(
             f"--class: {info.name} has no classifier",
@@ -81,6 +92,13 @@ def check_target(info: ModelInfo, request: RelevanceRequest) -> None:
         raise UsageError(
             f"--class {chosen} does not exist: {info.name} has classes 0 to {info.classes - 1}"
         )
+
+
+def _not_of_cls(info: ModelInfo) -> UsageError:
+    return UsageError(
+        f"--method contribution: the target of {info.name} is not read from CLS alone",
+        "use --method chefer",
+    )
 
 
 def relevance_maps(
@@ -101,6 +119,9 @@ def relevance_maps(
         target, rows = _by_contribution(model, batch, request, reference, heads)
     else:
         target, rows = _by_gradient(model, batch, request, reference, heads)
+        if reference is not None:
+            # At its highest the cosine has no gradient: what is computed there is rounding.
+            rows[target.values > 1 - ALIKE] = 0
     return [
         RelevanceMaps(
             relevance=row[info.prefix :].reshape(grid),
@@ -186,10 +207,7 @@ def _by_contribution(
         assert model.head is not None
         direction = model.head.direction(request.class_index)
     if (request.class_index is not None and direction is None) or not info.has_cls:
-        raise UsageError(
-            f"--method contribution: the target of {info.name} is not read from CLS alone",
-            "use --method chefer",
-        )
+        raise _not_of_cls(info)
     check_norm(model.norm, info.name)
     written, cls, tokens = cls_contributions(model, batch, heads)
     target = _target(model, request, reference, tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -179,7 +179,7 @@ def _qkv_rows(maps: QkvMaps) -> tuple[Row, ...]:
 
 def _vector_row(
     part: str,
-    head: int | str,
+    head: int | Literal["all"],
     shape: tuple[int, int],
     values: NDArray[np.float64],
     norms: NDArray[np.float64],
@@ -187,7 +187,8 @@ def _vector_row(
 ) -> Row:
     return {
         "part": str(part),
-        "head": head,
+        # Text in every row: a column of a table has one type.
+        "head": str(head),
         "tokens": shape[0],
         "width": shape[1],
         "mean": float(values.mean()),

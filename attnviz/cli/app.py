@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz._version import __version__
-from attnviz.cli.argv import join_number_lists
+from attnviz.cli.argv import plain_arguments
 from attnviz.cli.commands.compare import compare
 from attnviz.cli.commands.evaluate import evaluate
 from attnviz.cli.commands.evolve import evolve
@@ -29,7 +29,7 @@ from attnviz.cli.commands.relevance import relevance
 from attnviz.cli.commands.render import render
 from attnviz.cli.commands.rollout import rollout
 from attnviz.cli.commands.score import score
-from attnviz.cli.config import CommandWithFile
+from attnviz.cli.config import CommandWithFile, said_by_typer
 from attnviz.cli.flatten import flatten
 from attnviz.errors import AttnvizError
 
@@ -85,7 +85,7 @@ def _root(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. Nothing that attnviz raises on purpose leaves it."""
-    arguments = join_number_lists(sys.argv[1:] if argv is None else argv)
+    arguments = plain_arguments(sys.argv[1:] if argv is None else argv)
     _let_any_name_be_printed()
     try:
         code = app(arguments, prog_name="attnviz", standalone_mode=False)
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _explain(error.message, error.hint, error.exit_code)
     except typer.TyperException as error:
         # What typer itself cannot parse: an unknown option, a value of another type.
-        return _explain(error.format_message(), _where_to_look(error), error.exit_code)
+        return _explain(said_by_typer(error), _where_to_look(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""The one thing that typer cannot parse: an option followed by several numbers."""
+"""What typer cannot parse: an option followed by several numbers, or by choices after commas."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LISTS = frozenset({"--layers", "--layers-shown", "--heads"})
+_CHOICES = frozenset({"--part", "--format", "-f"})
 
 
-def join_number_lists(arguments: Sequence[str]) -> list[str]:
-    """``--layers 0 11 photo.jpg`` becomes ``--layers 0,11 photo.jpg``.
+def plain_arguments(arguments: Sequence[str]) -> list[str]:
+    """``--layers 0 11 photo.jpg`` becomes ``--layers 0,11 photo.jpg``, and ``--part q,k`` two.
 
     Only numbers and ranges that directly follow are joined, and none that is the name of a file or
     folder here; what stands after ``--`` is left alone.
@@ -23,6 +24,11 @@ def join_number_lists(arguments: Sequence[str]) -> list[str]:
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
+        name, given, value = argument.partition("=")
+        if name in _CHOICES and (given or rest):
+            value = value if given else rest.pop(0)
+            joined += [part for choice in value.split(",") for part in (name, choice.strip())]
+            continue
         joined.append(argument)
         if argument == "--":
             return joined + rest

@@ -42,6 +42,11 @@ class CommandWithFile(TyperCommand):
             return super().invoke(ctx)
 
 
+def said_by_typer(error: typer.TyperException) -> str:
+    """What is wrong, without the words of the library that found it."""
+    return error.format_message().replace("Value error, ", "")
+
+
 @contextmanager
 def _located(context: Any) -> Iterator[None]:
     """Errors about an option whose value is from a file, told with file and line."""
@@ -54,7 +59,7 @@ def _located(context: Any) -> Iterator[None]:
         if isinstance(error, UsageError):
             message, hint = error.message, error.hint
         else:
-            message, hint = error.format_message(), ""
+            message, hint = said_by_typer(error), ""
         told = _used(origin, context).explain(message, hint)
         if told is None:
             raise

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SHOWN = re.compile(
-    r"([a-z]+)(?::([+-]?\d{1,6})|@([+-]?\d{1,6}),([+-]?\d{1,6})"
+    r"([a-z-]+)(?::([+-]?\d{1,6})|@([+-]?\d{1,6}),([+-]?\d{1,6})"
     r"|@([+-]?\d{1,9}(?:\.\d+)?),([+-]?\d{1,9}(?:\.\d+)?)px)?",
     re.ASCII,
 )

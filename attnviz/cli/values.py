@@ -245,6 +245,8 @@ def in_range(
     if math.isfinite(value) and all(holds(value, bound) for bound, _, holds in given):
         return value
     rule = " and ".join(f"{words} {bound:g}" for bound, words, _ in given)
+    if not math.isfinite(value):
+        rule = f"a finite number {rule}"
     raise UsageError(f"{option}: {value:g} is out of range, it must be {rule}")
 
 

@@ -113,6 +113,14 @@ class MapKind(StrEnum):
     FOREGROUND = "foreground"
     NORM = "norm"
     COSINE = "cosine"
+    ENTROPY = "entropy"
+    TO_CLS = "to-cls"
+    QUERY_PCA = "q-pca"
+    KEY_PCA = "k-pca"
+    VALUE_PCA = "v-pca"
+    QUERY_NORM = "q-norm"
+    KEY_NORM = "k-norm"
+    VALUE_NORM = "v-norm"
 
 
 class Norm(StrEnum):

@@ -10,8 +10,14 @@ from attnviz.domain.choices import MapKind
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, FloatArray
+    from attnviz.domain.maps import RolloutOptions
     from attnviz.domain.model import ModelInfo
     from attnviz.domain.picture import Picture
+
+
+_COMPONENTS = frozenset(
+    {MapKind.PCA, MapKind.FOREGROUND, MapKind.QUERY_PCA, MapKind.KEY_PCA, MapKind.VALUE_PCA}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,12 +25,17 @@ class ComparedMap:
     """One kind of map in one row.
 
     values (K, gh, gw): raw, K = 1 but for ``heads``, one a head; for components (gh, gw, 3).
-    foreground (gh, gw): the patches whose components are shown; None means all.
+    foreground (gh, gw): the patches whose components are shown; None means all. layer: whose map
+    it is; None for what is of all layers or of the model's output. cell: (row, column) of the patch
+    that was asked for. rollout: the options of a rollout.
     """
 
     kind: MapKind
     values: FloatArray
     foreground: BoolArray | None = None
+    layer: int | None = None
+    cell: tuple[int, int] | None = None
+    rollout: RolloutOptions | None = None
 
     def __post_init__(self) -> None:
         last = 3 if self.is_colours else None
@@ -33,17 +44,19 @@ class ComparedMap:
     @property
     def is_colours(self) -> bool:
         """Whether the values are components, shown as red, green and blue."""
-        return self.kind in (MapKind.PCA, MapKind.FOREGROUND)
+        return self.kind in _COMPONENTS
 
 
 @dataclass(frozen=True, eq=False)
 class ComparedRow:
     """One picture under one model: a map for every column that was asked for, by its name.
 
-    title: what tells the row from the others: the picture's name, the model's, or both.
+    title: what tells the row from the others: the picture's name, the model's, or both; none where
+    there is one row. label: the model's name, or that of its weights where models share one.
     """
 
     title: tuple[str, ...]
+    label: str
     model: ModelInfo
     picture: Picture
     maps: dict[str, ComparedMap]

@@ -111,3 +111,10 @@ class QkvMaps:
         """P."""
         height, width = self.joint_components.shape[1:3]
         return int(self.tokens - height * width)
+
+    @property
+    def joint_norms(self) -> FloatArray:
+        """(S, gh, gw): lengths of the patches' vectors of all heads joined."""
+        squares: FloatArray = self.norms[..., self.prefix :].astype("float64") ** 2
+        joined: FloatArray = (squares.sum(axis=1) ** 0.5).astype("float32")
+        return joined.reshape(-1, *self.joint_components.shape[1:3])

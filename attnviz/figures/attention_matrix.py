@@ -179,7 +179,7 @@ def _drawn_words(maps: MatrixMaps) -> str:
     if not left_out:
         return ""
     named = ", ".join(map(str, maps.drawn))
-    return f"single heads {named}: from the lowest entropy to the highest of {len(maps.heads)}"
+    return f"single heads {named}: spread over the range of entropy of all {len(maps.heads)}"
 
 
 def _each_head(sheet: Sheet, maps: MatrixMaps, picture: Picture, style: DrawStyle) -> None:

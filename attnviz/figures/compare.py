@@ -6,49 +6,67 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
 from attnviz.figures import style as ink
-from attnviz.figures.caption import RANDOM, sheet_of
+from attnviz.figures.caption import RANDOM, layer_words, sheet_of
 from attnviz.figures.features import components_panel, likeness_limits
 from attnviz.figures.grid import Column, Row, draw_grid
 from attnviz.figures.panels import map_panel, panel_aspect, picture_panel
+from attnviz.figures.patch import cell_mark
+from attnviz.figures.qkv import vectors_panel
+from attnviz.figures.rollout import rollout_words
 from attnviz.figures.scale import Limits, common_limits, scale_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.figure import Figure
 
     from attnviz.domain import ComparedMap, ComparedRow, DrawStyle
-    from attnviz.figures.panels import Panel
+    from attnviz.figures.panels import Edges, Panel
 
 _TITLES = {
     MapKind.MEAN: ("Mean of heads", "Mean"),
-    MapKind.HEAD: ("Head {}", "{}"),
-    MapKind.HEADS: ("Head {}", "{}"),
-    MapKind.PATCH: ("Patch {}", "{}"),
+    MapKind.HEAD: ("Head {}", "H {}"),
+    MapKind.HEADS: ("Head {}", "H {}"),
+    MapKind.PATCH: ("Patch {}", "P {}"),
     MapKind.ROLLOUT: ("Rollout",),
     MapKind.SCORE: ("Token score", "Score"),
     MapKind.PCA: ("PCA of tokens", "PCA"),
     MapKind.FOREGROUND: ("PCA of foreground", "Foreground"),
     MapKind.NORM: ("Norm of tokens", "Norm"),
     MapKind.COSINE: ("Cosine to {}", "cos {}"),
+    MapKind.ENTROPY: ("Entropy of patches", "Entropy"),
+    MapKind.TO_CLS: ("Patches to CLS", "To CLS"),
+    MapKind.QUERY_PCA: ("PCA of queries", "PCA of Q"),
+    MapKind.KEY_PCA: ("PCA of keys", "PCA of K"),
+    MapKind.VALUE_PCA: ("PCA of values", "PCA of V"),
+    MapKind.QUERY_NORM: ("Norm of queries", "Norm of Q"),
+    MapKind.KEY_NORM: ("Norm of keys", "Norm of K"),
+    MapKind.VALUE_NORM: ("Norm of values", "Norm of V"),
 }
+_TOKENS = (MapKind.PCA, MapKind.FOREGROUND, MapKind.NORM, MapKind.COSINE)
+_LENGTHS = (MapKind.NORM, MapKind.QUERY_NORM, MapKind.KEY_NORM, MapKind.VALUE_NORM)
+_FAR_FROM_ZERO = (MapKind.ENTROPY, *_LENGTHS)
+"""Kinds whose values lie close together: on a scale from 0 all maps would look alike."""
+_VECTORS = (MapKind.QUERY_PCA, MapKind.KEY_PCA, MapKind.VALUE_PCA)
 
 
 def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figure, ...]:
     """A row for every picture and model: the picture, and the maps under the names of their kinds.
 
-    With the shared scale, a kind of map has one scale and one colour bar in all rows; the maps of
-    ``heads`` count as one kind.
+    With the shared scale, maps of one kind have one scale in all rows and columns: all heads, all
+    patches, all cosines. The patch that a map is of is marked on it and on the picture.
     """
     names = list(rows[0].maps)
-    columns = [Column(("Picture",))]
-    panels: list[list[Panel | None]] = [[picture_panel(row.picture)] for row in rows]
+    alone = len({row.picture.name for row in rows}) == 1 and not _says_pictures(rows)
+    columns = [Column((ink.printable(rows[0].picture.name) if alone else "Picture",))]
+    panels: list[list[Panel | None]] = [[picture_panel(row.picture, _marks(row))] for row in rows]
     for name in names:
         found = [row.maps[name] for row in rows]
-        limits = _limits(found, style)
+        group = _group(found[0].kind)
+        limits = _limits([shown for row in rows for shown in row.maps.values()], group, style)
         most = 1 if found[0].is_colours else max(len(shown.values) for shown in found)
         for index in range(most):
-            columns.append(Column(_titles(name, found[0].kind, index), limits, name))
+            columns.append(Column(_titles(name, found, index), limits, group))
             for row, shown, line in zip(rows, found, panels, strict=True):
                 line.append(_panel(row, shown, index, limits, style))
     sheet = sheet_of(style, _words(rows, style), _warning(rows))
@@ -60,61 +78,110 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     return sheet.figures()
 
 
-def _titles(name: str, kind: MapKind, index: int) -> tuple[str, ...]:
-    """Of ``head:3`` what follows the colon, of ``heads`` the index, of ``patch@3,7`` the place."""
+def _says_pictures(rows: Sequence[ComparedRow]) -> bool:
+    """Whether the titles of the rows name the pictures."""
+    return all(row.picture.name in row.title for row in rows)
+
+
+def _group(kind: MapKind) -> str:
+    """What shares a scale: a kind of map, and single heads with all of them."""
+    return str(MapKind.HEADS if kind is MapKind.HEAD else kind)
+
+
+def _titles(name: str, found: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
+    """With the head, or the patch: by its cell where that is one in all rows, or as asked."""
+    kind = found[0].kind
     what = str(index) if kind is MapKind.HEADS else name.removeprefix(str(kind))[1:]
-    if "@" in name and not what.endswith("px"):
-        what = f"({what.replace(',', ', ')})"
+    cells = {shown.cell for shown in found}
+    if None not in cells and not what.endswith("px"):
+        what = str(*cells) if len(cells) == 1 else f"({what.replace(',', ', ')})"
     return tuple(title.format(what) for title in _TITLES[kind])
 
 
-def _limits(found: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
-    """The limits that a kind of map has in all rows; None where each map has its own."""
+def _marks(row: ComparedRow) -> tuple[Edges, ...]:
+    """The boxes of the patches that maps of this row are of."""
+    cells = dict.fromkeys(shown.cell for shown in row.maps.values() if shown.cell is not None)
+    return tuple(cell_mark(*cell, row.picture.geometry.grid) for cell in cells)
+
+
+def _limits(shown: Iterable[ComparedMap], group: str, style: DrawStyle) -> Limits | None:
+    """The limits that a group has in all rows; None where each map has its own."""
+    found = [each for each in shown if _group(each.kind) == group]
     if found[0].is_colours:
         return None
+    values = [each.values for each in found]
+    lowest = min(float(each.min()) for each in values)
     if found[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
-        return likeness_limits(min(float(shown.values.min()) for shown in found))
-    return common_limits([shown.values for shown in found], style)
+        return likeness_limits(lowest)
+    limits = common_limits(values, style)
+    if found[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
+        return Limits(min(lowest, 0.999 * limits.high), limits.high)
+    return limits
 
 
 def _panel(
     row: ComparedRow, shown: ComparedMap, index: int, limits: Limits | None, style: DrawStyle
 ) -> Panel | None:
+    if shown.kind in _VECTORS:
+        return vectors_panel(("",), shown.values)
     if shown.is_colours:
         return components_panel(("",), shown.values, style, row.picture, shown.foreground)
     if index >= len(shown.values):
         return None
-    return map_panel(("",), shown.values[index], style, limits)
+    grid = row.picture.geometry.grid
+    edges = () if shown.cell is None else (cell_mark(*shown.cell, grid),)
+    return map_panel(("",), shown.values[index], style, limits, edges=edges)
 
 
 def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
-    """What was run, each model once and with each input size once, and the scale."""
-    sizes: dict[tuple[str, int], dict[str, None]] = {}
+    """What was run: each model once, with each input size once, its layer; and the scale."""
+    sizes: dict[tuple[str, int, str], dict[str, None]] = {}
     for row in rows:
         geometry = row.picture.geometry
         size, grid = geometry.model_input, geometry.grid
         words = (
             f"{size.height}{ink.TIMES}{size.width} ({grid.height}{ink.TIMES}{grid.width} patches)"
         )
-        sizes.setdefault((row.model.name, row.model.patch), {})[words] = None
+        key = (row.label, row.model.patch, _layer_words(row))
+        sizes.setdefault(key, {})[words] = None
     said = [
-        f"{name}: patches of {patch} px, input {', '.join(words)}"
-        for (name, patch), words in sizes.items()
+        f"{label}: patches of {patch} px, input {', '.join(words)}{layer}"
+        for (label, patch, layer), words in sizes.items()
     ]
-    kinds = [shown.kind for shown in rows[0].maps.values()]
+    maps = rows[0].maps.values()
+    of_output = [shown.kind for shown in maps if shown.kind in _TOKENS and shown.layer is None]
+    if of_output:
+        before = "; norms before it" if MapKind.NORM in of_output else ""
+        said.append(f"tokens: the model's output, after its final norm{before}")
+    for shown in maps:
+        if shown.rollout is not None:
+            first = shown.rollout.start_layer
+            of = f"rollout of layers {first}{ink.TO}{rows[0].model.depth - 1}"
+            same = len({row.model.depth for row in rows}) == 1
+            said.append(", ".join([of if same else "rollout", *rollout_words(shown.rollout)]))
+    kinds = [shown.kind for shown in maps]
     scale = scale_words(style)
     if style.scale is Scale.SHARED:
         scale = "one colour scale a kind of map"
     said.append(scale)
-    if MapKind.PCA in kinds or MapKind.FOREGROUND in kinds:
-        said.append("PCA: components of each row's own tokens as red, green, blue")
+    if any(shown.is_colours for shown in maps):
+        tokens = ["tokens"] * (MapKind.PCA in kinds or MapKind.FOREGROUND in kinds)
+        vectors = ["vectors"] * any(kind in _VECTORS for kind in kinds)
+        whose = " and ".join(tokens + vectors)
+        said.append(f"PCA: components of each row's own {whose} as red, green, blue")
     return list(dict.fromkeys(said))
 
 
+def _layer_words(row: ComparedRow) -> str:
+    """The layer that maps of one layer are of."""
+    layers = {shown.layer for shown in row.maps.values() if shown.layer is not None}
+    return "".join(f", {layer_words(layer, row.model)}" for layer in sorted(layers))
+
+
 def _warning(rows: Sequence[ComparedRow]) -> str:
-    untrained = dict.fromkeys(row.model.name for row in rows if row.model.random_weights)
+    untrained = dict.fromkeys(row.label for row in rows if row.model.random_weights)
     if not untrained:
         return ""
-    if all(row.model.random_weights for row in rows):
+    if len(untrained) == 1 and all(row.model.random_weights for row in rows):
         return RANDOM
-    return f"RANDOM WEIGHTS: {', '.join(untrained)} not trained"
+    return f"RANDOM WEIGHTS, not trained: {', '.join(untrained)}"

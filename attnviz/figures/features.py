@@ -134,8 +134,7 @@ def _component_panels(maps: FeaturesMaps, picture: Picture, style: DrawStyle) ->
         None,
         edges=(Edges(runs, _LIGHT, _DARK),),
     )
-    share = ink.share(float(maps.foreground.mean()))
-    titles = (f"Foreground {share} · PCA {total}", f"Foreground · {share}", "Foreground")
+    titles = (f"PCA of foreground · {total}", f"Foreground · {total}", "Foreground")
     return [first, components_panel(titles, maps.components, style, picture, maps.foreground)]
 
 
@@ -167,11 +166,20 @@ def _words(maps: FeaturesMaps, model: ModelInfo, shared: Limits | None) -> list[
     norms = "norms: of the last layer's tokens, before the final norm"
     if maps.layer is not None:
         given, norms = f"tokens of {layer_words(maps.layer, model)}", ""
-    whose = "of the foreground's tokens" if maps.foreground is not None else "of the patch tokens"
+    whose, foreground = "of the patch tokens", ""
+    if maps.foreground is not None:
+        whose = "of the foreground's tokens"
+        foreground = f"foreground: {ink.share(float(maps.foreground.mean()))} of the patches"
+    shares = ", ".join(ink.share(float(share)) for share in maps.explained)
+    places = ", ".join(
+        f"{index} ({row}, {column})" for index, (row, column) in enumerate(maps.cells.tolist(), 1)
+    )
+    patches = "patches" if len(maps.cells) > 1 else "patch"
     return [
         given,
-        f"PCA: components 1, 2, 3 {whose} as red, green, blue, with their shares of the variance",
-        "cosine: likeness to a patch, given as (row, column)",
+        f"PCA: components 1, 2, 3 {whose} as red, green, blue; shares of the variance {shares}",
+        foreground,
+        f"cosine: likeness to {patches} {places} as (row, column)" if places else "",
         "one colour scale of the cosines" if shared else OWN_SCALE,
         norms,
         _prefix_norms(maps, model),

@@ -83,7 +83,7 @@ def _split(room: float, smallest: float, others: int) -> tuple[int, float]:
 
 
 def _longest(row: Row) -> float:
-    return max(ink.text_width(ink.printable(words)) for words in row.title)
+    return max((ink.text_width(ink.printable(words)) for words in row.title), default=0.0)
 
 
 def _draw_block(

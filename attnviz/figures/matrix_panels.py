@@ -96,6 +96,7 @@ def draw_matrices(
             page.text(left + indent, page.y + TITLE_INCHES - 0.045, title, size=ink.TITLE_PT)
             page.image(partial(_matrix_pixels, matrix, axis), box)
             outline(page, box)
+            _cls_lines(page, axis, box)
             _across(page, axis, box)
             if place == 0:
                 names_along(page, axis, box)
@@ -134,6 +135,14 @@ def outline(page: Page, box: Rect) -> None:
     left, top, right, bottom = box.left, box.top, box.right, box.bottom
     corners = [[left, top], [right, top], [right, bottom], [left, bottom], [left, top]]
     page.stroke(corners, ink.INK, 0.4)
+
+
+def _cls_lines(page: Page, axis: TokenAxis, box: Rect) -> None:
+    """Thin lines between the class token and the other prefix tokens."""
+    if axis.has_cls and axis.prefix > 1:
+        at = axis.place(1)
+        page.stroke([[box.left, box.top + at], [box.right, box.top + at]], ink.INK, 0.4)
+        page.stroke([[box.left + at, box.top], [box.left + at, box.bottom]], ink.INK, 0.4)
 
 
 def names_along(page: Page, axis: TokenAxis, box: Rect) -> None:

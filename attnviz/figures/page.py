@@ -233,6 +233,7 @@ class Sheet:
     """All pages of a figure, filled from the top; what does not fit goes on to the next page.
 
     foot: the lines that stand at the foot of every page. warning: a line in bold above them.
+    ``running``: the heading of pages that go on with what an earlier one began.
     """
 
     def __init__(self, style: DrawStyle, foot: Sequence[str], warning: str = "") -> None:
@@ -240,6 +241,7 @@ class Sheet:
         self.limit = max(PAGE_HEIGHT, 1.3 * style.width)
         self.limit -= ink.LINE_INCHES * (len(self.foot) + bool(warning)) + 0.15
         self.pages = [Page(style.width, style.dpi)]
+        self.running = ""
 
     @property
     def width(self) -> float:
@@ -252,6 +254,9 @@ class Sheet:
         if page.y > MARGIN and page.y + height > self.limit:
             page = Page(self.style.width, self.style.dpi)
             self.pages.append(page)
+            if self.running:
+                page.text(MARGIN, page.y + 0.1, self.running, size=ink.TITLE_PT, bold=True)
+                page.y += ink.LINE_INCHES + 0.05
         return page
 
     def break_page(self) -> None:

@@ -187,23 +187,45 @@ def panel_image(page: Page, panel: Panel, box: Rect) -> None:
         for colour_, width in ((edges.rim, edges.width + 1.1), (edges.colour, edges.width)):
             for run in edges.runs:
                 page.stroke(origin + run * scale, colour_, width)
+    placed: list[Rect] = []
     for tag in panel.tags:
-        _tag(page, tag, box)
+        placed.append(_tag(page, tag, box, placed))
 
 
-def _tag(page: Page, tag: Tag, box: Rect) -> None:
-    """A number on a dark plate, beside its point and inside the panel."""
+def _tag(page: Page, tag: Tag, box: Rect, placed: Sequence[Rect]) -> Rect:
+    """A number on a dark plate, beside its point, inside the panel and clear of those placed."""
     wide, high, away = ink.text_width(tag.words) + 0.05, 0.115, 0.03
-    left = box.left + tag.x * box.width + away
-    if left + wide > box.right:
-        left = box.left + tag.x * box.width - away - wide
-    top = box.top + tag.y * box.height - high - away
-    if top < box.top:
-        top = box.top + tag.y * box.height + away
-    left = max(box.left, min(left, box.right - wide))
-    top = max(box.top, min(top, box.bottom - high))
-    page.block(Rect(left, top, wide, high), ink.INK)
-    page.text(left + wide / 2, top + high - 0.02, tag.words, colour="#ffffff", align="center")
+    x, y = box.left + tag.x * box.width, box.top + tag.y * box.height
+    # Up and to the right of the point where that is inside; further off where others stand.
+    lefts = [x + away, x - away - wide, x + 2 * away + wide, x - 2 * (away + wide)]
+    tops = [y - away - high, y + away, y + 2 * away + high, y - 2 * (away + high)]
+    plates = [
+        Rect(left, top, wide, high)
+        for top in tops
+        for left in lefts
+        if box.left <= left <= box.right - wide and box.top <= top <= box.bottom - high
+    ]
+    clear = (each for each in plates if not any(_overlap(each, other) for other in placed))
+    corner = Rect(max(box.left, box.right - wide), box.top, wide, high)
+    plate = next(clear, plates[0] if plates else corner)
+    page.block(plate, ink.INK)
+    page.text(
+        plate.left + wide / 2,
+        plate.bottom - 0.02,
+        tag.words,
+        colour="#ffffff",
+        align="center",
+    )
+    return plate
+
+
+def _overlap(one: Rect, other: Rect) -> bool:
+    return (
+        one.left < other.right
+        and other.left < one.right
+        and one.top < other.bottom
+        and other.top < one.bottom
+    )
 
 
 def gradient(cmap: str, size: Size) -> ByteArray:

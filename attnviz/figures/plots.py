@@ -148,8 +148,7 @@ def curve_lines(
     """
     low = float(values.min()) if bound else 0.0
     high = bound[0] if bound else float(values.max())
-    steps = ticks(min(low, high), high, most=6)
-    step = steps[1] - steps[0] if len(steps) > 1 else (high - low) or abs(high) or 1.0
+    step = _step(min(low, high), high, 6)
     low = math.floor(low / step) * step if bound else 0.0
     high = high if bound else math.ceil(high / step - 1e-9) * step
     if high <= low:
@@ -175,6 +174,15 @@ def curve_lines(
         _line(page, frame, across, values[order, column], colour, thin)
     if len(colours) > 1:
         _line(page, frame, across, values[order].mean(axis=1), ink.INK, 1.9)
+
+
+def _step(low: float, high: float, most: int) -> float:
+    """Between round numbers from low to high: about ``most`` of them, and two at least."""
+    for count in (most, 2 * most, 4 * most):
+        marks = ticks(low, high, count)
+        if len(marks) > 1:
+            return marks[1] - marks[0]
+    return (high - low) or abs(high) or 1.0
 
 
 def _marks(frame: Frame, places: Sequence[int], width: float, apart: float) -> list[float]:
@@ -210,8 +218,7 @@ def token_lines(
     dots in a strip of their own.
     """
     lowest = min(float(values.min()) for values, _, _ in lines)
-    steps = ticks(min(lowest, bound[0]), bound[0], most=5)
-    step = steps[1] - steps[0] if len(steps) > 1 else bound[0] or 1.0
+    step = _step(min(lowest, bound[0]), bound[0], 5)
     low = math.floor(lowest / step) * step
     frame = framed(page, rect, (0.0, 1.0), (min(low, bound[0] - step), bound[0]), heading)
     axis = axis_of(frame.box.width)

@@ -65,7 +65,9 @@ def draw_qkv(
     for place, part in enumerate(maps.parts):
         if place:
             sheet.break_page()
+        sheet.running = ""
         _heading(sheet, maps, place, part)
+        sheet.running = f"{_NAMES[part]}, continued"
         _panels(sheet, maps, place, picture, style)
         _matrices(sheet, maps, place, model)
     return sheet.figures()
@@ -79,7 +81,7 @@ def _heading(sheet: Sheet, maps: QkvMaps, place: int, part: Part) -> None:
     said = [
         _NAMES[part],
         f"{count}{tokens} tokens {ink.TIMES} {width}",
-        f"mean {vectors.mean():.3f}, standard deviation {vectors.std():.3f}",
+        f"mean {round(float(vectors.mean()), 3) + 0.0:.3f}, standard deviation {vectors.std():.3f}",
     ]
     for line in ink.wrapped(said, sheet.width, ink.TITLE_PT):
         page = sheet.room(ink.LINE_INCHES + 0.02)
@@ -92,7 +94,6 @@ def _panels(sheet: Sheet, maps: QkvMaps, place: int, picture: Picture, style: Dr
     """The picture; components and lengths of all heads joined, then of each head."""
     aspect, grid = panel_aspect(picture), maps.joint_components.shape[1:3]
     norms = maps.norms[place]  # H, N
-    joint = np.sqrt((norms.astype(np.float64) ** 2).sum(axis=0)).astype(np.float32)
     each = norms[:, maps.prefix :].reshape(-1, *grid)
     # Joined vectors are longer by nature, and so have a scale of their own.
     shared = common_limits([each], style) if len(each) > 1 else None
@@ -102,15 +103,15 @@ def _panels(sheet: Sheet, maps: QkvMaps, place: int, picture: Picture, style: Dr
     colours = pca_colours(maps.joint_components[place])
     panels = [
         picture_panel(picture),
-        _pca_panel(titles, maps.joint_components[place]),
+        vectors_panel(titles, maps.joint_components[place]),
         Panel(("PCA on picture", "On picture"), partial(_on_picture, picture, colours, style)),
-        map_panel((f"Norm, {of_all}", "Norm"), joint[maps.prefix :].reshape(grid), style, None),
+        map_panel((f"Norm, {of_all}", "Norm"), maps.joint_norms[place], style, None),
     ]
     panel_rows(sheet, panels, aspect, at_least=4)
     if len(each) > 1:
         shares = [ink.share(float(share)) for share in maps.explained[place].sum(axis=1)]
         components = [
-            _pca_panel(
+            vectors_panel(
                 (f"PCA head {head} · {share}", f"PCA {head} · {share}", f"PCA {head}"),
                 scores,
                 ink.head_colour(head),
@@ -133,7 +134,8 @@ def _panels(sheet: Sheet, maps: QkvMaps, place: int, picture: Picture, style: Dr
         shared_bar(sheet, shared, "Norm of a head")
 
 
-def _pca_panel(titles: tuple[str, ...], scores: FloatArray, swatch: str | None = None) -> Panel:
+def vectors_panel(titles: tuple[str, ...], scores: FloatArray, swatch: str | None = None) -> Panel:
+    """Scores (gh, gw, 3) of queries, keys or values as colours; see ``pca_colours``."""
     colours = pca_colours(scores)
     cells = Size(int(colours.shape[0]), int(colours.shape[1]))
     return Panel(titles, partial(enlarge_pixels, colours), cells, swatch=swatch)

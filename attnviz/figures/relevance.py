@@ -102,7 +102,9 @@ def _rest_words(maps: RelevanceMaps, model: ModelInfo) -> str:
     if maps.signed:
         others = "CLS and registers" if model.registers else "CLS"
         return f"together: patches {ink.number(drawn)}, {others} {ink.number(rest)}"
-    return prefix_words(maps.prefix / (drawn + rest), model) if drawn + rest > 0 else "all 0"
+    if drawn + rest > 0:
+        return prefix_words(maps.prefix / (drawn + rest), model)
+    return "all 0" if maps.like is None else "all 0: alike to the model, so without a gradient"
 
 
 def _whole(second: Picture, aspect: float, size: Size) -> ByteArray:

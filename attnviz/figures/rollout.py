@@ -40,7 +40,7 @@ def draw_rollout(
     of_all = "" if whole else f" of 0{ink.TO}{model.depth - 1}"
     parts = [
         f"rollout of layers {start}{ink.TO}{maps.last_layer}{of_all}",
-        *_option_words(maps.options),
+        *rollout_words(maps.options),
         query_words(maps.query),
         scale_words(style),
         prefix_words(maps.prefix, model),
@@ -68,8 +68,8 @@ def draw_rollout(
     return sheet.figures()
 
 
-def _option_words(options: RolloutOptions) -> list[str]:
-    """The choices within the definition, as short phrases."""
+def rollout_words(options: RolloutOptions) -> list[str]:
+    """The choices within the definition of rollout, as short phrases."""
     words = [f"{options.fusion.value} of heads", f"residual {options.residual:g}"]
     if options.discard_ratio:
         order = options.discard.value

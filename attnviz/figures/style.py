@@ -166,24 +166,32 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def number_pair(low: float, high: float) -> tuple[str, str]:
-    """The two ends of a scale to the same decimal place, with as many digits as tell them apart."""
+    """The two ends of a scale to the same decimal place, with as many digits as tell them apart.
+
+    At least nine steps of the last digit lie between them, and a low end below zero is not "0".
+    """
     largest = max(abs(low), abs(high))
-    for digits in (2, 3, 4):
-        step = 10.0 ** (_place(largest) - digits + 1)
-        if high - low >= 2 * step:
+    for digits in range(2, 7):
+        place = _place(largest, digits)
+        step = 10.0 ** (place - digits + 1)
+        hidden = -largest / 1000 > low > -step / 2
+        if high - low >= 9 * step and not hidden:
             break
-    low = round(low / step) * step
-    return number(low, digits + _place(low) - _place(largest)), number(high, digits)
+    rounded = [round(end / step) * step for end in (low, high)]
+    first, last = (number(end, digits + _place(end, digits) - place) for end in rounded)
+    return first, last
 
 
-def _place(value: float) -> int:
-    """The power of ten of the first digit."""
-    return int(f"{value:.6e}".split("e")[1]) if value else 0
+def _place(value: float, digits: int) -> int:
+    """The power of ten of the first digit of a value that is written with so many digits."""
+    return int(f"{value:.{digits - 1}e}".split("e")[1]) if value else 0
 
 
 def share(value: float) -> str:
-    """A share of one as a percentage: 3.1 %, 42 %, and "under 0.1 %" for next to nothing."""
+    """A share of one as a percentage: 3.1 %, 42 %, and "< 0.1 %" or "> 99.9 %" beside the ends."""
     percent = 100 * value
     if 0 < percent < 0.1:
         return "< 0.1 %"
-    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.1f} %"
+    if 99.9 < percent < 100 * (1 - 1e-6):
+        return "> 99.9 %"
+    return f"{percent:.0f} %" if 9.95 <= percent < 99.5 or value >= 1 else f"{percent:.1f} %"

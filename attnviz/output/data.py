@@ -108,7 +108,8 @@ def compared_arrays(rows: Sequence[ComparedRow]) -> Arrays:
     arrays: Arrays = {}
     for place, row in enumerate(rows):
         for name, shown in row.maps.items():
-            key = f"row{place}_{re.sub('[^0-9a-z]+', '_', name)}"
+            # Signs, points and px stay, so that no two maps meet under one name.
+            key = f"row{place}_{re.sub('[:@,]', '_', name)}"
             many = shown.is_colours or shown.kind is MapKind.HEADS
             arrays[key] = shown.values if many else shown.values[0]
             if shown.foreground is not None:

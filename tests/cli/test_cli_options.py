@@ -151,6 +151,7 @@ def test_options_of_matrix(request_of) -> None:
 
 def test_options_of_qkv(request_of) -> None:
     made = request_of("qkv", "a.jpg", "--part", "v", "--part", "q", "--part", "v").command
+    assert request_of("qkv", "a.jpg", "--part", "v, q", "--part=v").command == made
     assert made == QkvRequest(parts=(Part.VALUE, Part.QUERY))
 
 

@@ -20,7 +20,10 @@ from tests.helpers import checkpoints
 from tests.helpers.command_line import arrays, attnviz, files_below
 from tests.helpers.photos import save_scene
 
-ALL = "mean,head:-1,heads,rollout,score,pca,foreground,norm,patch@1,2,cosine@50,3px,patch@9.5,7px"
+ALL = (
+    "mean,head:-1,heads,rollout,score,pca,foreground,norm,patch@1,2,cosine@50,3px,patch@9.5,7px,"
+    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm"
+)
 
 
 @pytest.fixture
@@ -60,6 +63,12 @@ def test_every_map_is_that_of_its_own_command(
         heads = alone("heads", "--no-distance")["attention"]
         features = alone("features", "--xy", "50,3")
         split = alone("features", "--foreground")
+        matrix, qkv = alone("matrix"), alone("qkv")
+        parts, grid = ("query", "key", "value"), heads.shape[1:]
+        lengths = {
+            name: np.sqrt((qkv[f"{name}_norm"].astype(float) ** 2).sum(axis=0))[1:].reshape(grid)
+            for name in parts
+        }
         expected = {
             "mean": heads.mean(axis=0),
             "head_1": heads[-1],
@@ -72,13 +81,37 @@ def test_every_map_is_that_of_its_own_command(
             "norm": features["norm"],
             "patch_1_2": alone("patch", "--at", "1,2")["attention"][0].mean(axis=0),
             "cosine_50_3px": features["similarity"][0],
-            "patch_9_5_7px": alone("patch", "--xy", "9.5,7")["attention"][0].mean(axis=0),
+            "entropy": matrix["token_entropy"].mean(axis=0)[1:].reshape(grid),
+            "to-cls": matrix["to_cls"].mean(axis=0),
+            **{f"{name[0]}-pca": qkv[f"{name}_pca_all"] for name in parts},
+            **{f"{name[0]}-norm": lengths[name].astype(np.float32) for name in parts},
+            "patch_9.5_7px": alone("patch", "--xy", "9.5,7")["attention"][0].mean(axis=0),
         }
         mine = {key.removeprefix(f"row{row}_"): found[key] for key in found if f"row{row}_" in key}
         assert mine.keys() == expected.keys()
         for name, values in expected.items():
             np.testing.assert_array_equal(mine[name], values, err_msg=name)
     assert not np.array_equal(found["row0_mean"], found["row1_mean"])
+
+
+def test_no_two_maps_meet_under_one_name(real, tiny, photo, tmp_path):
+    shown = "head:1,head:0,head:-1,patch@-1,1,patch@1,1,cosine@1.5,2px,cosine@1,5.2px"
+    run = real("compare", photo, *tiny, "--show", shown, "--save-data", "--dpi", "30", "--json")
+    assert run.code == 0, run.err
+    names = set(arrays(tmp_path / "attnviz-out" / "photo.compare.npz"))
+    # The last head is head 1, which was asked for already.
+    assert {name for name in names if name.startswith("row")} == {
+        "row0_head_1", "row0_head_0", "row0_patch_-1_1", "row0_patch_1_1",
+        "row0_cosine_1.5_2px", "row0_cosine_1_5.2px",
+    }  # fmt: skip
+    assert [row["map"] for row in json.loads(run.out)["table"]][:2] == ["head:1", "head:0"]
+
+
+def test_the_last_head_is_one_head_in_all_models(real, tiny, photo, tmp_path):
+    run = real("compare", photo, *tiny, "--model", "demo", "--show", "head:-1")
+    assert (run.code, run.out) == (2, "")
+    assert "heads counted from the last are others in tiny than in the models before it" in run.err
+    assert not files_below(tmp_path / "attnviz-out")
 
 
 def test_a_layer_is_that_of_every_map(real, tiny, tiny_weights, photo, tmp_path):
@@ -226,6 +259,7 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
         (("--show", "patch"), "'patch' needs a place"),
         (("--show", "rollout@1,2"), "'rollout@1,2' has no place"),
         (("--show", "head:7"), "--show head:7: tiny has heads 0 to 1"),
+        (("--show", "to-clss"), "did you mean to-cls?"),
         (("--layer", "9"), "layer 9 does not exist"),
         (("--model", "demo,,demo"), "empty"),
         (("--model", "demo", "--model", "demo"), "compared with itself"),

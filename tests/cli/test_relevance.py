@@ -112,7 +112,8 @@ def test_pictures_are_drawn_again_when_the_second_picture_changes(
         (("--class", "-1"), "--class: -1 is no class"),
         (("--class", "1"), "--class: tiny has no classifier"),
         (("--class", "cat"), "valid integer"),
-        (("--class", "1", "--method", "lrp"), "'chefer'"),
+        (("--class", "1", "--method", "lrp"), "'--method': 'lrp' is not one of 'chefer'"),
+        (("--like", "1.png", "--precision", "float16"), "vanish in float16"),
     ],
 )
 def test_a_target_that_cannot_be_is_refused_in_a_line(
@@ -123,6 +124,28 @@ def test_a_target_that_cannot_be_is_refused_in_a_line(
     assert run.code == 2
     assert said in run.err
     assert files_below(tmp_path / "attnviz-out") == []
+
+
+def test_random_weights_have_no_classes_though_the_model_may(real, photos):
+    run = real("relevance", photos / "1.png", "--model", "demo", "--random-weights", "--class", "1")
+    assert run.code == 2
+    assert "--class: random weights come without a classifier" in run.err
+
+
+@pytest.mark.parametrize("method", ["chefer", "gradient-rollout"])
+def test_a_picture_is_like_itself_without_a_gradient(real, tiny, photos, tmp_path, method):
+    """What would be left is rounding, drawn at full contrast."""
+    photo = photos / "1.png"
+    asked = ("--like", photo, "--method", method, "--save-data", "--dpi", "30")
+    run = real("relevance", photo, *tiny, *asked)
+    assert run.code == 0, run.err
+    saved = arrays(next((tmp_path / "attnviz-out").glob("*.npz")))
+    assert saved["value"] == pytest.approx(1, abs=1e-6)
+    assert not saved["relevance"].any()
+    assert not saved["prefix"].any()
+    other = real("relevance", photos / "10.png", *tiny, *asked, "--out", "other")
+    assert other.code == 0, other.err
+    assert arrays(next((tmp_path / "other").glob("*.npz")))["relevance"].any()
 
 
 def test_a_class_beyond_the_last_is_refused(real, classifier, photos):

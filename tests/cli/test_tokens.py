@@ -94,7 +94,7 @@ def test_vectors_are_saved_by_part_and_the_table_has_them(real, tiny, photo, tmp
     assert saved["key"] == pytest.approx(maps.vectors[1, 1:], abs=1e-6)
     assert saved["key_pca"].shape == (1, 4, 6, 3)
     first, joined = record["table"]
-    assert (first["part"], first["head"], joined["head"]) == ("k", 1, "all")
+    assert (first["part"], first["head"], joined["head"]) == ("k", "1", "all")
     assert (first["tokens"], first["width"]) == saved["key"].shape[1:]
     assert first["mean"] == pytest.approx(float(saved["key"].mean()), abs=1e-6)
     assert first["std"] == pytest.approx(float(saved["key"].std()), rel=1e-4)

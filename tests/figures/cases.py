@@ -108,7 +108,7 @@ def _models(style, *names):
     small = samples.picture_of(samples.photograph(), (7, 11), patch=16)
     rows = [
         samples.compared_row(("dino_vits8",), _landscape(), fine),
-        samples.compared_row(("an_untrained_vit",), small, coarse, seed=4),
+        samples.compared_row(("an_untrained_vit (random)",), small, coarse, seed=4),
     ]
     return draw_comparison([samples.only(row, *names) for row in rows], style)
 
@@ -199,6 +199,9 @@ CASES = {
     ),
     "compare-pictures": lambda: _pictures(
         _style(width=COLUMN, scale=Scale.SHARED), "mean", "rollout", "foreground"
+    ),
+    "compare-vectors": lambda: _models(
+        _style(scale=Scale.SHARED), "head:2", "heads", "entropy", "k-pca", "k-norm"
     ),
     "compare-own-scale": lambda: _pictures(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),

@@ -201,17 +201,25 @@ def compared_row(title, picture, model, seed=0) -> ComparedRow:
     maps, _, _ = rows(model.heads + 1, grid, 1, seed)
     features = features_maps(grid, [(1, 2)], seed=seed, foreground=True)
     whole = features_maps(grid, [(1, 2)], seed=seed)
+    last = model.depth - 1
+    vectors = qkv_maps(grid, model.heads, parts=(Part.KEY,), seed=seed)
+    entropy = (4.9 - maps[:1] / maps.max()).astype(np.float32)
     return ComparedRow(
         title,
+        f"{model.name} (random)" if model.random_weights else model.name,
         model,
         picture,
         {
-            "mean": ComparedMap(MapKind.MEAN, maps[:-1].mean(axis=0, keepdims=True)),
-            "heads": ComparedMap(MapKind.HEADS, maps[:-1]),
-            "rollout": ComparedMap(MapKind.ROLLOUT, maps[-1:]),
+            "mean": ComparedMap(MapKind.MEAN, maps[:-1].mean(axis=0, keepdims=True), layer=last),
+            "heads": ComparedMap(MapKind.HEADS, maps[:-1], layer=last),
+            "head:2": ComparedMap(MapKind.HEAD, maps[2:3], layer=last),
+            "rollout": ComparedMap(MapKind.ROLLOUT, maps[-1:], rollout=RolloutOptions()),
             "pca": ComparedMap(MapKind.PCA, whole.components),
             "foreground": ComparedMap(MapKind.FOREGROUND, features.components, features.foreground),
-            "cosine@1,2": ComparedMap(MapKind.COSINE, whole.similarity),
+            "cosine@1,2": ComparedMap(MapKind.COSINE, whole.similarity, cell=(1, 2)),
+            "entropy": ComparedMap(MapKind.ENTROPY, entropy, layer=last),
+            "k-pca": ComparedMap(MapKind.KEY_PCA, vectors.joint_components[0], layer=last),
+            "k-norm": ComparedMap(MapKind.KEY_NORM, vectors.joint_norms, layer=last),
         },
     )
 

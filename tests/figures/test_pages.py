@@ -19,6 +19,7 @@ from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, 
 from attnviz.errors import UsageError
 from attnviz.figures import draw, overlay_images
 from attnviz.figures.overlay import view
+from attnviz.figures.plots import _step
 from attnviz.figures.style import TIMES, TO
 from tests.figures import samples
 from tests.figures.rendering import (
@@ -153,6 +154,39 @@ def test_flat_and_empty_maps_draw():
             style = DrawStyle(scale=scale, dpi=50)
             figures = draw(maps, _blank(9, 9, (3, 3)), samples.model_info(), style, threshold=0.6)
             assert png(figures[0])
+
+
+def test_numbers_of_patches_that_meet_stand_apart():
+    picture = _blank(200, 200, (10, 10))
+    for cells in ([(3, 3), (3, 3), (3, 4)], [(0, 9)] * 4, [(9, 0), (9, 0)]):
+        maps = samples.patch_maps((10, 10), cells, 2)
+        figure = draw(maps, picture, samples.model_info(heads=2), STYLE)[0]
+        tags = [box for words, box in word_boxes(figure) if words in {"1", "2", "3", "4"}]
+        assert len(tags) == len(cells)
+        for place, one in enumerate(tags):
+            for other in tags[:place]:
+                across = min(one[2], other[2]) - max(one[0], other[0])
+                along = min(one[3], other[3]) - max(one[1], other[1])
+                assert across <= 0 or along <= 0, (cells, place)
+
+
+def test_every_page_of_vectors_says_of_what_they_are():
+    maps = samples.qkv_maps((4, 6), 12)
+    picture = _blank(64, 96, (4, 6))
+    model = samples.model_info(heads=12)
+    figures = draw(maps, picture, model, DrawStyle(width=3.35, dpi=40))
+    assert len(figures) > 3
+    names = [words_of(figure)[0].split(" \N{MIDDLE DOT} ")[0] for figure in figures]
+    assert names[0] == "Queries Q"
+    assert names[1] == "Queries Q, continued"
+    for part in ("Queries Q", "Keys K", "Values V"):
+        assert sum(name.startswith(part) for name in names) == len(figures) / 3
+
+
+def test_round_numbers_along_an_axis_are_two_at_least():
+    assert _step(4.12, 4.98, 5) == pytest.approx(0.1)
+    assert _step(0.0, 5.0, 6) == pytest.approx(1.0)
+    assert _step(2.0, 2.0, 5) > 0
 
 
 def test_patch_marks_stand_on_the_query():

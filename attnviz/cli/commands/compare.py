@@ -35,7 +35,8 @@ class CompareOptions(FigureOptions):
         typer.Option(
             metavar="MAP",
             help="A column, or several after commas: mean, head:3, heads, rollout, score, pca, "
-            "foreground, norm, patch@ROW,COLUMN, cosine@X,Ypx; repeatable.",
+            "foreground, norm, patch@ROW,COLUMN, cosine@X,Ypx, entropy, to-cls, and of q, k, v "
+            "such as k-pca, k-norm; repeatable.",
             show_default="mean",
         ),
     ] = field(default_factory=list)

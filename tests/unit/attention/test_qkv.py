@@ -91,7 +91,7 @@ def test_the_table_says_shape_mean_and_deviation_of_each_head_and_of_all():
     (maps,) = qkv_maps(backbone, batch, QkvRequest(heads=(1, 0)))
     rows = table(maps)
     assert [(row["part"], row["head"]) for row in rows[:4]] == [
-        ("q", 1), ("q", 0), ("q", "all"), ("k", 1),
+        ("q", "1"), ("q", "0"), ("q", "all"), ("k", "1"),
     ]  # fmt: skip
     first, joined = rows[0], rows[2]
     assert (first["tokens"], first["width"]) == (16, 16)

@@ -305,6 +305,6 @@ def test_float16_is_refused_and_a_broken_gradient_found():
 )
 def test_a_target_that_the_model_has_not_is_refused(request_, classes, message):
     backbone = tiny_vit()
-    backbone.info = replace(backbone.info, classes=classes)
+    backbone.info = replace(backbone.info, classes=classes, random_weights=False)
     with pytest.raises(UsageError, match=message):
         relevance_maps(backbone, noise(1), request_, None)
