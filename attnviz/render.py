@@ -6,14 +6,16 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import forkserver
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
-from attnviz.domain import HeadsMaps, Picture, ScoreMaps, sha256_of
+from attnviz.domain import HeadsMaps, ImageFormat, Picture, ScoreMaps, sha256_of
 from attnviz.errors import OutputError
 from attnviz.figures import draw, overlay_images
 from attnviz.output.data import arrays_of, score_rows
@@ -31,6 +33,7 @@ from attnviz.requests import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -147,7 +150,7 @@ class Renderer:
         self._folders.add(job.plan.folder)
         if self._pool is not None:
             try:
-                return Pending(job, self._pool.submit(render, job))
+                return Pending(job, _submitted(self._pool, job))
             except BrokenExecutor as error:
                 failed: Future[tuple[WrittenFile, ...]] = Future()
                 failed.set_exception(error)
@@ -171,7 +174,7 @@ class Renderer:
             self._replace_pool()
             alone = _start_pool(1)
             try:
-                return alone.submit(render, pending.job).result()
+                return _submitted(alone, pending.job).result()
             except BrokenExecutor as error:
                 raise OutputError(
                     "the process that drew it died, perhaps for want of memory",
@@ -205,12 +208,16 @@ class Renderer:
                 sweep(folder)
 
 
-def make_ready() -> None:
+def make_ready(formats: Iterable[ImageFormat]) -> None:
     """Have what drawing needs loaded in the background, while a model is imported and loaded.
 
-    From then on ``is_ready``, and a drawing process starts in no time.
+    formats: of the files. From then on ``is_ready``, and a drawing process starts in no time.
     """
-    if _context().get_start_method() == "forkserver":
+    context = _context()
+    if context.get_start_method() == "forkserver":
+        backends = {ImageFormat.PNG: "agg", ImageFormat.PDF: "pdf", ImageFormat.SVG: "svg"}
+        named = [f"matplotlib.backends.backend_{backends[each]}" for each in formats]
+        context.set_forkserver_preload([*_PRELOADED, *named])
         forkserver.ensure_running()
         _READY.set()
 
@@ -221,19 +228,34 @@ def is_ready() -> bool:
 
 
 _READY = threading.Event()
+_PRELOADED = ["attnviz.render", "attnviz.figures.page"]
 
 
 def _context() -> multiprocessing.context.BaseContext:
     # A fork server starts clean processes quickly and holds no torch; elsewhere they are spawned.
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(["attnviz.render", "attnviz.figures.page"])
+    if context.get_start_method() == "forkserver" and not is_ready():
+        context.set_forkserver_preload(_PRELOADED)
     return context
 
 
 def _start_pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=_context(), initializer=_begin_worker)
+
+
+def _submitted(pool: ProcessPoolExecutor, job: RenderJob) -> Future[tuple[WrittenFile, ...]]:
+    """Hand a job to a pool, whose processes start here and do not run the user's script again.
+
+    They would run it to have what it defines, of which drawing needs nothing; and a script that
+    does not guard against that would start processes of its own there.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        return pool.submit(render, job)
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _begin_worker() -> None:

@@ -6,9 +6,11 @@ Exit codes: 0 all done, 1 some picture failed, 2 wrong use, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.main
 
 from attnviz._version import __version__
 from attnviz.cli.argv import plain_arguments
@@ -83,12 +85,18 @@ def _root(
     pass
 
 
+@cache
+def _commands() -> Any:
+    """All commands with their options, built once: who calls ``main`` many times waits once."""
+    return typer.main.get_command(app)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. Nothing that attnviz raises on purpose leaves it."""
     arguments = plain_arguments(sys.argv[1:] if argv is None else argv)
     _let_any_name_be_printed()
     try:
-        code = app(arguments, prog_name="attnviz", standalone_mode=False)
+        code = _commands().main(arguments, prog_name="attnviz", standalone_mode=False)
     except AttnvizError as error:
         return _explain(error.message, error.hint, error.exit_code)
     except typer.TyperException as error:

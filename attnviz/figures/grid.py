@@ -103,9 +103,16 @@ def _draw_block(
     """
     page: Page | None = None
     common = BAR_INCHES if any(column.limits for column in columns) else 0.0
-    for row, high in zip(rows, heights, strict=True):
-        own = any(panel is not None and panel.limits for panel in row.panels)
-        step = high + _GAP + (BAR_INCHES if own else 0.0) + (_LINE if above else 0.0)
+    # A row that has none of these columns, such as heads of a model with fewer, is left out.
+    shown = [
+        (row, high, _step(row, high, above=above))
+        for row, high in zip(rows, heights, strict=True)
+        if any(row.panels[k] is not None for k in chosen[1:]) or len(chosen) == 1
+    ]
+    whole = _HEADER + sum(step for _, _, step in shown) + common
+    if whole < sheet.limit - MARGIN:
+        sheet.room(whole)
+    for row, high, step in shown:
         present = sheet.room(step + common + (0.0 if page else _HEADER))
         if present is not page:
             if page is not None:
@@ -126,6 +133,12 @@ def _draw_block(
     if page is not None:
         _bars(sheet, page, columns, lefts, slot)
         page.y += _GAP
+
+
+def _step(row: Row, high: float, *, above: bool) -> float:
+    """From a row to the next, in inches."""
+    own = any(panel is not None and panel.limits for panel in row.panels)
+    return high + _GAP + (BAR_INCHES if own else 0.0) + (_LINE if above else 0.0)
 
 
 def _title(page: Page, row: Row, top: float, high: float, right: float, *, above: bool) -> None:

@@ -22,6 +22,7 @@ CONSOLE_SCRIPT = Path(sys.executable).parent / "attnviz"
 TORCH_FREE = ("torch", "timm", "transformers", "typer")
 MANY = 30
 LAYERS_AND_ROLLOUT = """
+# A script as people write them, without `if __name__ == "__main__":`.
 import sys
 from attnviz.cli.app import main
 
@@ -48,13 +49,19 @@ def call(
 
 
 def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path):
-    """Hooks on the dropout behind softmax would find nothing where attention is fused."""
+    """Hooks on the dropout behind softmax would find nothing where attention is fused.
+
+    The processes that draw must not run the script again.
+    """
+    script = tmp_path / "script.py"
+    script.write_text(LAYERS_AND_ROLLOUT)
     for name, setting in (("unset", None), ("off", "0"), ("on", "1")):
         run = call(
             photos / "10.png", *tiny, "--save-data", "--out", tmp_path / name,
-            program=(sys.executable, "-c", LAYERS_AND_ROLLOUT), TIMM_FUSED_ATTN=setting,
+            program=(sys.executable, script), TIMM_FUSED_ATTN=setting,
         )  # fmt: skip
         assert run.returncode == 0, run.stderr
+        assert "Traceback" not in run.stderr
     for command in ("layers", "rollout"):
         unset, off, on = (
             arrays(tmp_path / name / f"10.{command}.npz") for name in ("unset", "off", "on")

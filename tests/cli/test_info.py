@@ -80,11 +80,16 @@ def test_the_printed_command_gives_the_same_bytes(call, tiny, tmp_path, again, c
         assert attnviz(call[0], "in", *tiny, *call[1:], *FORMATS, "--save-data", "-o", "o x") == 0
     written = files_below(first / "o x")
     assert {Path(name).suffix for name in written} >= {".png", ".pdf", ".svg", ".npz"}
-    for name in {Path(name).suffix: name for name in written if not name.endswith("csv")}.values():
+    asked = {Path(name).suffix: name for name in written if not name.endswith("csv")}.values()
+    printed = {name: command_in(first, f"o x/{name}") for name in asked}
+    # Files of one run print one command as a rule, which then is run once.
+    for command in set(printed.values()):
         folder = fresh(tmp_path, of=first)
-        again(folder, command_in(first, f"o x/{name}"))
-        made, expected = folder / "o x" / name, first / "o x" / name
-        assert made.read_bytes() == expected.read_bytes(), name
+        again(folder, command)
+        for name in asked:
+            if printed[name] == command:
+                made, expected = folder / "o x" / name, first / "o x" / name
+                assert made.read_bytes() == expected.read_bytes(), name
 
 
 NAMES = (

@@ -22,6 +22,7 @@ SET = """
 checkpoint = "tiny.pth"
 model-arg = "heads=2"
 dpi = 30
+width = "column"
 out = "../figures"
 workers = 0
 
@@ -267,10 +268,10 @@ def test_only_some_figures(real, figure_set, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "line", "reason"),
     [
-        ('command = "score"\nname = "third"', 'command = "heads"\nname = "A"', 20, "of line 9"),
-        ("photos/b.png", "photos/gone.png", 16, "images: photos/gone.png does not exist"),
-        ('images = "../photos/b.png"', 'images = "../photos"', 22, "--name: 'third' can name"),
-        ("0.6", "0.6\nlayer = 9", 13, "layer 9"),
+        ('command = "score"\nname = "third"', 'command = "heads"\nname = "A"', 21, "of line 10"),
+        ("photos/b.png", "photos/gone.png", 17, "images: photos/gone.png does not exist"),
+        ('images = "../photos/b.png"', 'images = "../photos"', 23, "--name: 'third' can name"),
+        ("0.6", "0.6\nlayer = 9", 14, "layer 9"),
         ("tiny.pth", "none.pth", 3, "--checkpoint: sets/none.pth does not exist"),
     ],
 )
