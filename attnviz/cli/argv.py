@@ -25,6 +25,8 @@ def plain_arguments(arguments: Sequence[str]) -> list[str]:
     while rest:
         argument = rest.pop(0)
         name, given, value = argument.partition("=")
+        if argument.startswith("-f") and "," in argument and not given:
+            name, given, value = "-f", "=", argument[2:]
         if name in _CHOICES and (given or rest):
             value = value if given else rest.pop(0)
             joined += [part for choice in value.split(",") for part in (name, choice.strip())]

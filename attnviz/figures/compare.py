@@ -115,7 +115,7 @@ def _limits(shown: Iterable[ComparedMap], group: str, style: DrawStyle) -> Limit
         return likeness_limits(lowest)
     limits = common_limits(values, style)
     if found[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
-        return Limits(min(lowest, 0.999 * limits.high), limits.high)
+        return Limits(min(lowest, 0.99 * limits.high), limits.high)
     return limits
 
 

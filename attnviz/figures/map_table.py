@@ -121,23 +121,25 @@ def measure(
     if whole:
         high = min(high, max(_SMALLEST, fitting))
     else:
-        high = _over_pages(min(high, _LARGEST_FLOWING) + beside, len(rows), tallest, page) - beside
+        high = _over_pages(min(high, _LARGEST_FLOWING), beside, len(rows), tallest, page)
     wide = high * aspect
     return Cells(across, blocks, min(slot, max(wide, _SMALLEST)), wide, high, indent, whole)
 
 
-def _over_pages(step: float, rows: int, first: float, page: float) -> float:
-    """The height of a row, ``step``, or down to a fifth less where that takes fewer pages.
+def _over_pages(high: float, beside: float, rows: int, first: float, page: float) -> float:
+    """The height of panels, ``high``, or down to a fifth less where that takes fewer pages.
 
-    first, page: the inches of the page that rows begin on and of every other.
+    beside: what a row has besides its panel. first, page: the inches of the page that rows begin
+    on and of every other.
     """
 
     def pages(height: float) -> int:
-        return 1 + max(0, math.ceil((rows - first // height) / max(1, page // height)))
+        step = height + beside
+        return 1 + max(0, math.ceil((rows - first // step) / max(1, page // step)))
 
     # The number of rows on a page changes only where a whole number of them fills it.
-    full = (inches / count for inches in (first, page) for count in range(1, rows + 1))
-    heights = [step, *(each - 1e-6 for each in full if 0.8 * step <= each < step)]
+    full = (inches / count - beside for inches in (first, page) for count in range(1, rows + 1))
+    heights = [high, *(each - 1e-6 for each in full if 0.8 * high <= each < high)]
     return min(heights, key=lambda height: (pages(height), -height))
 
 

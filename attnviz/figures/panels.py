@@ -199,15 +199,16 @@ def _tag(page: Page, tag: Tag, box: Rect, placed: Sequence[Rect]) -> Rect:
     # Up and to the right of the point where that is inside; further off where others stand.
     lefts = [x + away, x - away - wide, x + 2 * away + wide, x - 2 * (away + wide)]
     tops = [y - away - high, y + away, y + 2 * away + high, y - 2 * (away + high)]
-    plates = [
-        Rect(left, top, wide, high)
-        for top in tops
-        for left in lefts
-        if box.left <= left <= box.right - wide and box.top <= top <= box.bottom - high
+    places = [(left, top) for top in tops for left in lefts]
+    moved = [
+        (max(box.left, min(left, box.right - wide)), max(box.top, min(top, box.bottom - high)))
+        for left, top in places
     ]
+    # In a panel that is lower or narrower than a number and its point, plates are moved into it.
+    inside = [place for place, other in zip(places, moved, strict=True) if place == other]
+    plates = [Rect(left, top, wide, high) for left, top in (*inside, *moved)]
     clear = (each for each in plates if not any(_overlap(each, other) for other in placed))
-    corner = Rect(max(box.left, box.right - wide), box.top, wide, high)
-    plate = next(clear, plates[0] if plates else corner)
+    plate = next(clear, plates[0])
     page.block(plate, ink.INK)
     page.text(
         plate.left + wide / 2,

@@ -168,13 +168,14 @@ def number(value: float, digits: int = 2) -> str:
 def number_pair(low: float, high: float) -> tuple[str, str]:
     """The two ends of a scale to the same decimal place, with as many digits as tell them apart.
 
-    At least nine steps of the last digit lie between them, and a low end below zero is not "0".
+    At least nine steps of the last digit lie between them, and a low end is not "0" where it is
+    below zero, or above by a fiftieth of the high end.
     """
     largest = max(abs(low), abs(high))
     for digits in range(2, 7):
         place = _place(largest, digits)
         step = 10.0 ** (place - digits + 1)
-        hidden = -largest / 1000 > low > -step / 2
+        hidden = largest / (50 if low > 0 else 1000) < abs(low) <= step / 2
         if high - low >= 9 * step and not hidden:
             break
     rounded = [round(end / step) * step for end in (low, high)]
@@ -194,4 +195,5 @@ def share(value: float) -> str:
         return "< 0.1 %"
     if 99.9 < percent < 100 * (1 - 1e-6):
         return "> 99.9 %"
-    return f"{percent:.0f} %" if 9.95 <= percent < 99.5 or value >= 1 else f"{percent:.1f} %"
+    whole = 9.95 <= percent < 99.5 or percent >= 100 * (1 - 1e-6)
+    return f"{percent:.0f} %" if whole else f"{percent:.1f} %"

@@ -152,6 +152,9 @@ def test_options_of_matrix(request_of) -> None:
 def test_options_of_qkv(request_of) -> None:
     made = request_of("qkv", "a.jpg", "--part", "v", "--part", "q", "--part", "v").command
     assert request_of("qkv", "a.jpg", "--part", "v, q", "--part=v").command == made
+    for written in (("-f", "png,pdf"), ("-fpng,pdf",), ("--format=png,pdf",), ("-fpng", "-fpdf")):
+        formats = request_of("qkv", "a.jpg", *written).output.formats
+        assert [str(each) for each in formats] == ["png", "pdf"], written
     assert made == QkvRequest(parts=(Part.VALUE, Part.QUERY))
 
 

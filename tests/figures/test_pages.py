@@ -170,6 +170,22 @@ def test_numbers_of_patches_that_meet_stand_apart():
                 assert across <= 0 or along <= 0, (cells, place)
 
 
+@pytest.mark.parametrize("width", [3.35, 7.0])
+@pytest.mark.parametrize(("size", "grid"), [((64, 1200), (8, 150)), ((1200, 64), (150, 8))])
+def test_numbers_of_patches_stand_by_them_in_a_strip(width, size, grid):
+    along = 0 if grid[0] > grid[1] else 1
+    cells = [tuple(np.array(place) * np.array(grid) // 6) for place in ((1, 1), (3, 3), (5, 5))]
+    maps = samples.patch_maps(grid, cells, 2)
+    picture = _blank(*size, grid)
+    figure = draw(maps, picture, samples.model_info(heads=2), DrawStyle(width=width, dpi=100))[0]
+    tags = [box for words, box in word_boxes(figure) if words in {"1", "2", "3"}]
+    assert len(tags) == 3
+    # Left to right, or top to bottom, as their patches are.
+    starts = [tag[0] if along else -tag[1] for tag in tags]
+    assert starts == sorted(starts)
+    assert len(set(starts)) == 3
+
+
 def test_every_page_of_vectors_says_of_what_they_are():
     maps = samples.qkv_maps((4, 6), 12)
     picture = _blank(64, 96, (4, 6))

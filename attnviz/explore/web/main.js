@@ -155,15 +155,19 @@ function link() {
 }
 
 async function load() {
-  const wanted = state.view === "rollout" ? "The rollout" : `Layer ${state.layer}`;
+  const { view, layer } = state;
+  const wanted = view === "rollout" ? "The rollout" : `Layer ${layer}`;
+  // A later choice may have come first: then what has been read is of no concern any more.
+  const isPast = () => state.view !== view || (view !== "rollout" && state.layer !== layer);
   try {
-    if (state.view === "rollout") rollout ??= await readRollout();
-    else if (data?.layer !== state.layer) {
-      const read = await layerOf(state.layer);
-      if (read.layer === state.layer) data = read; // a later choice may have come first
+    if (view === "rollout") rollout ??= await readRollout();
+    else if (data?.layer !== layer) {
+      const read = await layerOf(layer);
+      if (!isPast()) data = read;
     }
-    notice("");
+    if (!isPast()) notice("");
   } catch {
+    if (isPast()) return;
     notice(`${wanted} cannot be read: its data in this file is damaged. Is the file complete?`);
     write(by("headline"), `${wanted} cannot be read`);
   }

@@ -14,19 +14,19 @@ def rows_of(count):
 
 
 @pytest.mark.parametrize(
-    ("step", "expected"),
+    ("high", "expected"),
     [
-        # 4 rows on the first page (5.0 / 1.25) and 6 on each other (8.4 / 1.25) are 3 pages for 12
-        # rows. At 8.4 / 8 = 1.05 they are 4 + 8, the lowest step that may be: 0.8 of 1.25 is 1.0.
-        (1.25, 1.05),
-        # At most down to 1.12 it would be 4 + 7 = 11 rows: two pages cannot be had, so all stays.
-        (1.4, 1.4),
+        # With 0.1 beside, 4 rows on the first page (5.0 / 1.25) and 6 on others (8.4 / 1.25) make
+        # 3 pages for 12 rows. At 8.4 / 8 = 1.05 they are 4 + 8; 0.8 of 1.15 is 0.92.
+        (1.15, 0.95),
+        # Down to 0.8 of 1.3 = 1.04, a step of 1.14, it would be 4 + 7 = 11 rows: all stays.
+        (1.3, 1.3),
         # 8 rows on the first page and 14 on the next: nothing to gain.
-        (0.6, 0.6),
+        (0.5, 0.5),
     ],
 )
-def test_rows_shrink_by_a_fifth_where_that_saves_a_page(step, expected):
-    assert _over_pages(step, 12, first=5.0, page=8.4) == pytest.approx(expected, abs=1e-5)
+def test_rows_shrink_by_a_fifth_where_that_saves_a_page(high, expected):
+    assert _over_pages(high, 0.1, 12, first=5.0, page=8.4) == pytest.approx(expected, abs=1e-5)
 
 
 @given(
