@@ -11,7 +11,7 @@ from attnviz.errors import UsageError
 from attnviz.images.find import find_images
 from attnviz.output.plan import plan_outputs
 from attnviz.output.record import recorded_paths, stands
-from attnviz.requests import RelevanceRequest
+from attnviz.requests import RelevanceRequest, no_gradients_in_float16
 from attnviz.written import command_name, written_options
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ def check_relevance(request: RunRequest) -> None:
         raise UsageError(f"--like: {command.like} is no file", "give a second picture")
     by_gradient = command.method is not RelevanceMethod.CONTRIBUTION
     if by_gradient and request.model.precision is Precision.FLOAT16:
-        raise UsageError(
-            "relevance needs gradients, which vanish in float16",
-            "use --precision float32 or bfloat16",
-        )
+        raise no_gradients_in_float16()
 
 
 def plan_request(

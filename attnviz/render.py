@@ -15,7 +15,7 @@ from multiprocessing import forkserver
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
-from attnviz.domain import HeadsMaps, ImageFormat, Picture, ScoreMaps, sha256_of
+from attnviz.domain import HeadsMaps, Picture, ScoreMaps, sha256_of
 from attnviz.errors import OutputError
 from attnviz.figures import draw, overlay_images
 from attnviz.output.data import arrays_of, score_rows
@@ -33,7 +33,6 @@ from attnviz.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -208,16 +207,12 @@ class Renderer:
                 sweep(folder)
 
 
-def make_ready(formats: Iterable[ImageFormat]) -> None:
+def make_ready() -> None:
     """Have what drawing needs loaded in the background, while a model is imported and loaded.
 
-    formats: of the files. From then on ``is_ready``, and a drawing process starts in no time.
+    From then on ``is_ready``, and a drawing process starts in no time.
     """
-    context = _context()
-    if context.get_start_method() == "forkserver":
-        backends = {ImageFormat.PNG: "agg", ImageFormat.PDF: "pdf", ImageFormat.SVG: "svg"}
-        named = [f"matplotlib.backends.backend_{backends[each]}" for each in formats]
-        context.set_forkserver_preload([*_PRELOADED, *named])
+    if _context().get_start_method() == "forkserver":
         forkserver.ensure_running()
         _READY.set()
 
@@ -228,15 +223,14 @@ def is_ready() -> bool:
 
 
 _READY = threading.Event()
-_PRELOADED = ["attnviz.render", "attnviz.figures.page"]
 
 
 def _context() -> multiprocessing.context.BaseContext:
     # A fork server starts clean processes quickly and holds no torch; elsewhere they are spawned.
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if context.get_start_method() == "forkserver" and not is_ready():
-        context.set_forkserver_preload(_PRELOADED)
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["attnviz.render", "attnviz.figures.page"])
     return context
 
 

@@ -189,6 +189,14 @@ class RelevanceRequest:
         take_choices(self)
 
 
+def no_gradients_in_float16() -> UsageError:
+    """For relevance by gradients in float16, whose range they leave."""
+    return UsageError(
+        "relevance needs gradients, which vanish in float16",
+        "use --precision float32 or bfloat16",
+    )
+
+
 @dataclass(frozen=True)
 class MatrixRequest:
     """The attention matrices of a layer, before and after softmax.

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from attnviz.attention.capture import AttentionCall, AttentionModel, intercepted
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
-from attnviz.errors import AttentionError, UnsupportedModelError, UsageError
+from attnviz.errors import AttentionError, UnsupportedModelError
+from attnviz.requests import no_gradients_in_float16
 
 Target = Callable[[Tensor], Tensor]
 """From the tokens after the last norm (B, N, width) to one number a picture (B,)."""
@@ -56,10 +57,7 @@ def attention_gradients(
         UnsupportedModelError: A layer was not reached.
     """
     if batch.dtype == torch.float16:
-        raise UsageError(
-            "relevance needs gradients, which vanish in float16",
-            "use --precision float32 or bfloat16",
-        )
+        raise no_gradients_in_float16()
     calls: list[AttentionCall] = []
     outputs: list[Tensor] = []
 

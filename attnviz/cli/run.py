@@ -43,7 +43,7 @@ def run(command: CommandRequest, options: RunOptions) -> int:
     from attnviz.render import make_ready
 
     if request.workers is None and request.cluster is None and (os.cpu_count() or 1) > 1:
-        make_ready(request.output.formats)
+        make_ready()
     from attnviz import pipeline
     from attnviz.gather import gather
 

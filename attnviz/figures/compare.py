@@ -16,7 +16,7 @@ from attnviz.figures.rollout import rollout_words
 from attnviz.figures.scale import Limits, common_limits, scale_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.figure import Figure
 
@@ -44,8 +44,13 @@ _TITLES = {
     MapKind.VALUE_NORM: ("Norm of values", "Norm of V"),
 }
 _TOKENS = (MapKind.PCA, MapKind.FOREGROUND, MapKind.NORM, MapKind.COSINE)
-_LENGTHS = (MapKind.NORM, MapKind.QUERY_NORM, MapKind.KEY_NORM, MapKind.VALUE_NORM)
-_FAR_FROM_ZERO = (MapKind.ENTROPY, *_LENGTHS)
+_FAR_FROM_ZERO = (
+    MapKind.ENTROPY,
+    MapKind.NORM,
+    MapKind.QUERY_NORM,
+    MapKind.KEY_NORM,
+    MapKind.VALUE_NORM,
+)
 """Kinds whose values lie close together: on a scale from 0 all maps would look alike."""
 _VECTORS = (MapKind.QUERY_PCA, MapKind.KEY_PCA, MapKind.VALUE_PCA)
 
@@ -60,10 +65,14 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     alone = len({row.picture.name for row in rows}) == 1 and not _says_pictures(rows)
     columns = [Column((ink.printable(rows[0].picture.name) if alone else "Picture",))]
     panels: list[list[Panel | None]] = [[picture_panel(row.picture, _marks(row))] for row in rows]
+    groups: dict[str, list[ComparedMap]] = {}
+    for shown in (shown for row in rows for shown in row.maps.values()):
+        groups.setdefault(_group(shown.kind), []).append(shown)
+    scales = {group: _limits(found, style) for group, found in groups.items()}
     for name in names:
         found = [row.maps[name] for row in rows]
         group = _group(found[0].kind)
-        limits = _limits([shown for row in rows for shown in row.maps.values()], group, style)
+        limits = scales[group]
         most = 1 if found[0].is_colours else max(len(shown.values) for shown in found)
         for index in range(most):
             columns.append(Column(_titles(name, found, index), limits, group))
@@ -104,9 +113,8 @@ def _marks(row: ComparedRow) -> tuple[Edges, ...]:
     return tuple(cell_mark(*cell, row.picture.geometry.grid) for cell in cells)
 
 
-def _limits(shown: Iterable[ComparedMap], group: str, style: DrawStyle) -> Limits | None:
-    """The limits that a group has in all rows; None where each map has its own."""
-    found = [each for each in shown if _group(each.kind) == group]
+def _limits(found: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
+    """The limits that maps of one group share; None where each map has its own."""
     if found[0].is_colours:
         return None
     values = [each.values for each in found]

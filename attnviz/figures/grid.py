@@ -107,7 +107,7 @@ def _draw_block(
     shown = [
         (row, high, _step(row, high, above=above))
         for row, high in zip(rows, heights, strict=True)
-        if any(row.panels[k] is not None for k in chosen[1:]) or len(chosen) == 1
+        if any(row.panels[k] is not None for k in chosen[1:])
     ]
     whole = _HEADER + sum(step for _, _, step in shown) + common
     if whole < sheet.limit - MARGIN:

@@ -107,7 +107,7 @@ def measure(
     are not made as small as possible but go on over pages that have room for so many inches.
     """
     indent = max(ink.text_width(row.titles[0]) for row in rows) + 0.08
-    indent += _SWATCH + 0.04 if any(row.swatch for row in rows) else 0.0
+    indent += max(_indent(row) for row in rows)
     room = width - indent
     smallest = max(_SMALLEST, min(0.3 * aspect, room))
     most = max(1, int((room + _GAP) / (smallest + _GAP)))
@@ -206,23 +206,18 @@ def draw_heads(
         cells = measure(*size, below=below, page=sheet.limit - MARGIN - _HEADER)
         return cells, many, width + _APART
 
-    whole, *others = [measured(parts) for parts in range(1, min(len(rows), _PARTS) + 1)]
-    fitting = [option for option in (whole, *others) if _is_one_block(option[0])]
-    cells, many, across = max(fitting, key=lambda option: option[0].high, default=whole)
-    top = bottom = sheet.pages[-1].y
+    options = [measured(parts) for parts in range(1, min(len(rows), _PARTS) + 1)]
+    fitting = [option for option in options if option[0].whole and option[0].blocks == 1]
+    cells, many, across = max(fitting, key=lambda option: option[0].high, default=options[0])
+    top, ends = sheet.pages[-1].y, []
     for index, start in enumerate(range(0, len(rows), many)):
         if index:
             sheet.pages[-1].y = top
         chosen = slice(start, start + many)
         part = Content(content.panels[chosen], content.below and content.below[chosen])
         draw_table(sheet, rows[chosen], columns, part, cells, MARGIN + index * across)
-        # The first part has the most rows.
-        bottom = bottom if index else sheet.pages[-1].y
-    sheet.pages[-1].y = bottom
-
-
-def _is_one_block(cells: Cells) -> bool:
-    return cells.whole and cells.blocks == 1
+        ends.append(sheet.pages[-1].y)
+    sheet.pages[-1].y = ends[0]  # the first part has the most rows
 
 
 def _indent(heading: Heading) -> float:

@@ -15,9 +15,7 @@ import pytest
 
 import attnviz
 from attnviz.cli.app import main
-from attnviz.domain import ImageFormat
 from attnviz.events import Event
-from attnviz.render import make_ready
 from attnviz.requests import RunRequest
 from tests.helpers.command_line import attnviz as attnviz_command_line
 from tests.helpers.photos import save_scene
@@ -47,12 +45,6 @@ class Outcome:
     code: int
     out: str
     err: str
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _drawing_processes_are_ready() -> None:
-    """As after any command; for all formats, so that no test waits for what another has not."""
-    make_ready(ImageFormat)
 
 
 @pytest.fixture

@@ -101,7 +101,9 @@ function draw() {
   showLegend(pool[0].limits, panels.length);
   write(by("headline"), headline(pool[0].told));
   panels.forEach(({ name }, number) => {
-    pool[number].frame.setAttribute("aria-label", panels.length > 1 ? name : by("headline").textContent);
+    const { frame } = pool[number];
+    const label = panels.length > 1 ? name : by("headline").textContent;
+    if (frame.getAttribute("aria-label") !== label) frame.setAttribute("aria-label", label);
   });
   syncQuery();
   if (unspoken) {
