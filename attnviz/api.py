@@ -43,13 +43,7 @@ from attnviz.domain import (
     ScoreMaps,
     sha256_of,
 )
-from attnviz.errors import ImageError
-from attnviz.images import fit as fitting
-from attnviz.images.read import read_image
-from attnviz.models.backbone import Backbone
-from attnviz.models.load import load_backbone
-from attnviz.reference import read_second, refer_to
-from attnviz.requests import (
+from attnviz.domain.requests import (
     CommandRequest,
     FeaturesRequest,
     HeadsRequest,
@@ -64,6 +58,12 @@ from attnviz.requests import (
     ScoreRequest,
     SizeRequest,
 )
+from attnviz.errors import ImageError
+from attnviz.images import fit as fitting
+from attnviz.images.read import read_image
+from attnviz.models.backbone import Backbone
+from attnviz.models.load import load_backbone
+from attnviz.stages.reference import read_second, refer_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from attnviz import api
 from attnviz.domain import DrawStyle, ImageFormat, Provenance
+from attnviz.domain.requests import HeadsRequest, OutputRequest
 from attnviz.output.plan import OutputPlan
-from attnviz.render import RenderJob, render
-from attnviz.requests import HeadsRequest, OutputRequest
+from attnviz.stages.draw import RenderJob, render
 from benchmarks.report import Plan
 
 

@@ -19,9 +19,7 @@ import torch
 from attnviz.attention.compute import compute
 from attnviz.attention.memory import free_bytes
 from attnviz.domain import Box, FitGeometry, RolloutOptions, Size
-from attnviz.models.backbone import Backbone
-from attnviz.models.load import load_backbone
-from attnviz.requests import (
+from attnviz.domain.requests import (
     CommandRequest,
     HeadsRequest,
     LayersRequest,
@@ -30,6 +28,8 @@ from attnviz.requests import (
     RolloutRequest,
     ScoreRequest,
 )
+from attnviz.models.backbone import Backbone
+from attnviz.models.load import load_backbone
 from benchmarks.report import Plan, table
 from benchmarks.timing import Work, interleaved, ratios
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
+from attnviz.domain.requests import ModelRequest
 from attnviz.models.load import load_backbone
-from attnviz.requests import ModelRequest
 from benchmarks.report import Plan
 from benchmarks.timing import Work, interleaved, ratios
 

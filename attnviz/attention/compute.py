@@ -16,8 +16,7 @@ from attnviz.attention.relevance import Reference, check_target, relevance_maps
 from attnviz.attention.rollout import check_options, rollout_maps
 from attnviz.attention.score import check_keep_ratio, score_maps
 from attnviz.domain import FitGeometry, Maps, ModelInfo, Query
-from attnviz.errors import ImageError, UsageError
-from attnviz.requests import (
+from attnviz.domain.requests import (
     CommandRequest,
     FeaturesRequest,
     HeadsRequest,
@@ -29,6 +28,7 @@ from attnviz.requests import (
     RolloutRequest,
     ScoreRequest,
 )
+from attnviz.errors import ImageError, UsageError
 
 
 def check_command(info: ModelInfo, command: CommandRequest) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnviz.attention.arrays import grid_of
 from attnviz.attention.capture import AttentionModel
 from attnviz.attention.choose import choose_layer
-from attnviz.attention.maps import grid_of, heads_maps
+from attnviz.attention.maps import heads_maps
 from attnviz.attention.pca import principal_components
 from attnviz.domain import FeaturesMaps, ModelInfo, Query
+from attnviz.domain.requests import FeaturesRequest, HeadsRequest
 from attnviz.errors import AttentionError, UsageError
-from attnviz.requests import FeaturesRequest, HeadsRequest
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray, IntArray

@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.attention.arrays import as_array, grid_of
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.stats import MatrixStats, entropy
 from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, Query, Size
+from attnviz.domain.requests import HeadsRequest, LayersRequest, PatchRequest
 from attnviz.errors import UsageError
-from attnviz.requests import HeadsRequest, LayersRequest, PatchRequest
 
 if TYPE_CHECKING:
     from attnviz.domain import FloatArray
@@ -197,17 +198,6 @@ def _query_rows(
     return found
 
 
-def grid_of(model: AttentionModel, batch: Tensor) -> Size:
-    """Rows and columns of patches of a (B, 3, h, w) batch."""
-    return Size(batch.shape[-2] // model.info.patch, batch.shape[-1] // model.info.patch)
-
-
 def _grid(rows: FloatArray, prefix: int, grid: Size) -> FloatArray:
     """The patch part of rows (..., N) as (..., gh, gw)."""
     return np.ascontiguousarray(rows[..., prefix:]).reshape(*rows.shape[:-1], *grid)
-
-
-def as_array(tensor: Tensor) -> FloatArray:
-    """A tensor as float32 numpy, wherever and in whatever type it was computed."""
-    array: FloatArray = tensor.float().cpu().numpy()
-    return array

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.attention.arrays import as_array, grid_of
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer
-from attnviz.attention.maps import as_array, grid_of
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
 from attnviz.attention.memory import CELLS_MOST, check_whole
 from attnviz.domain import MatrixMaps, ModelInfo, Size
-from attnviz.requests import MatrixRequest
+from attnviz.domain.requests import MatrixRequest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

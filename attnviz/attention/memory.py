@@ -12,8 +12,8 @@ import torch
 from attnviz.attention.blocks import most_rows
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
+from attnviz.domain.requests import CommandRequest, MatrixRequest, RelevanceRequest, RolloutRequest
 from attnviz.errors import MemoryNeededError
-from attnviz.requests import CommandRequest, MatrixRequest, RelevanceRequest, RolloutRequest
 
 WIDTHS = 14
 """Floats a token at the peak of a block, in units of the model's width: tokens, their norm, q, k

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from attnviz.attention.arrays import grid_of
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer
-from attnviz.attention.maps import grid_of
 from attnviz.attention.pca import principal_components
 from attnviz.domain import Part, QkvMaps, Size
+from attnviz.domain.requests import QkvRequest
 from attnviz.errors import AttentionError
-from attnviz.requests import QkvRequest
 
 if TYPE_CHECKING:
     from attnviz.domain import FloatArray

@@ -21,15 +21,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from attnviz.attention.arrays import grid_of
 from attnviz.attention.capture import AttentionModel
 from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
-from attnviz.attention.maps import grid_of
 from attnviz.domain import ModelInfo, Picture, RelevanceMaps, RelevanceMethod
+from attnviz.domain.requests import RelevanceRequest
 from attnviz.errors import UsageError
-from attnviz.requests import RelevanceRequest
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.attention.arrays import grid_of
 from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
@@ -31,10 +32,9 @@ from attnviz.attention.layer_matrix import (
     pool_of,
     push_rows,
 )
-from attnviz.attention.maps import grid_of
 from attnviz.domain import Fusion, Query, RolloutMaps, RolloutOptions
+from attnviz.domain.requests import RolloutRequest
 from attnviz.errors import UsageError
-from attnviz.requests import RolloutRequest
 
 KEEP_LIMIT_BYTES = 2 << 30
 """Matrices of all layers are kept up to this size; above it they are made a second time."""

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.attention.arrays import grid_of
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, need_cls
-from attnviz.attention.maps import grid_of
 from attnviz.domain import Query, ScoreMaps
+from attnviz.domain.requests import ScoreRequest
 from attnviz.errors import UsageError
-from attnviz.requests import ScoreRequest
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand
 
+from attnviz.cli.parse import did_you_mean
 from attnviz.cli.toml_file import load_toml
-from attnviz.cli.values import did_you_mean
+from attnviz.domain.config_source import Origin, field_name
 from attnviz.errors import UsageError
-from attnviz.origin import Origin, field_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attnviz.address import is_address
 from attnviz.cli.commands.features import features_request
 from attnviz.cli.commands.heads import heads_request
 from attnviz.cli.commands.layers import layers_request
@@ -39,18 +38,19 @@ from attnviz.cli.config import (
     unknown_option,
 )
 from attnviz.cli.flatten import flatten
+from attnviz.cli.parse import did_you_mean
 from attnviz.cli.run import run_request
 from attnviz.cli.toml_file import TomlFile, load_toml
-from attnviz.cli.values import did_you_mean
 from attnviz.domain import DEFAULT_OUT
+from attnviz.domain.config_source import Origin, field_name
 from attnviz.errors import UsageError
-from attnviz.figure_sets import SetFigure
-from attnviz.origin import Origin, field_name
+from attnviz.runs.figure_set import SetFigure
+from attnviz.storage import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from attnviz.requests import CommandRequest, RunRequest
+    from attnviz.domain.requests import CommandRequest, RunRequest
 
 _REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
     "heads": heads_request,

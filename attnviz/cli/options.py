@@ -14,7 +14,6 @@ from typing import Annotated
 
 import typer
 
-from attnviz.address import path_of
 from attnviz.cli.complete import cmap_names
 from attnviz.cli.input_options import RUN_PANEL, ConfigOption, InputOptions, QuietOption
 from attnviz.domain import (
@@ -28,6 +27,7 @@ from attnviz.domain import (
     Query,
     Scale,
 )
+from attnviz.storage import path_of
 
 DRAWING_PANEL = "Drawing"
 OUTPUT_PANEL = "Output"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnviz.cli.progress import make_progress
+from attnviz.domain.events import Done, Event, Failed, Gathered, Skipped, Started
 from attnviz.errors import UsageError
-from attnviz.events import Done, Event, Failed, Gathered, Skipped, Started
 from attnviz.images.names import shown
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attnviz.cli.report import Report
-from attnviz.cli.values import (
+from attnviz.cli.parse import (
     check_cmap,
     check_name,
     in_range,
@@ -20,17 +19,24 @@ from attnviz.cli.values import (
     parse_size,
     parse_width,
 )
+from attnviz.cli.report import Report
 from attnviz.domain import DrawStyle, Engine, Scale
+from attnviz.domain.requests import (
+    ClusterRequest,
+    InputRequest,
+    ModelRequest,
+    OutputRequest,
+    RunRequest,
+)
 from attnviz.errors import UsageError
 from attnviz.output.table import check_table
-from attnviz.requests import ClusterRequest, InputRequest, ModelRequest, OutputRequest, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnviz.cli.input_options import InputOptions
     from attnviz.cli.options import FigureOptions, RunOptions
-    from attnviz.requests import CommandRequest
+    from attnviz.domain.requests import CommandRequest
 
 
 def run(command: CommandRequest, options: RunOptions) -> int:
@@ -40,12 +46,12 @@ def run(command: CommandRequest, options: RunOptions) -> int:
         AttnvizError: Nothing could be done at all: wrong use, no such model, no way to write.
     """
     request = run_request(command, options)
-    from attnviz.render import make_ready
+    from attnviz.engines.draw_pool import make_ready
 
     if request.workers is None and request.cluster is None and (os.cpu_count() or 1) > 1:
         make_ready()
-    from attnviz import pipeline
-    from attnviz.gather import gather
+    from attnviz.runs import command as pipeline
+    from attnviz.runs.collect import gather
 
     may_be_empty = request.inputs.shard is not None
     report = Report(as_json=options.json, quiet=options.quiet, may_be_empty=may_be_empty)

@@ -75,7 +75,7 @@ def draw(  # noqa: PLR0911 - one a kind of maps
 
             return draw_features(maps, picture, model, style, **options)
         case MatrixMaps():
-            from attnviz.figures.attention_matrix import draw_attention_matrix
+            from attnviz.figures.matrix import draw_attention_matrix
 
             return draw_attention_matrix(maps, picture, model, style, **options)
         case QkvMaps():
@@ -93,7 +93,7 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
 
 def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:
     """The picture with each head's map over it, at the picture's own size, no axes, no text."""
-    from attnviz.figures.overlay import overlay_images as images
+    from attnviz.figures.parts.overlay import overlay_images as images
 
     return images(maps, picture, style)
 
@@ -106,6 +106,6 @@ def draw_spreads(
     style: DrawStyle,
 ) -> tuple[Figure, ...]:
     """How numbers of many pictures are distributed, by quantity, and by layer and head."""
-    from attnviz.figures.spreads import draw_spreads as drawing
+    from attnviz.figures.summary import draw_spreads as drawing
 
     return drawing(spreads, pictures, limit, model, style)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
-from attnviz.figures import style as ink
-from attnviz.figures.caption import RANDOM, layer_words, sheet_of
 from attnviz.figures.features import components_panel, likeness_limits
-from attnviz.figures.grid import Column, Row, draw_grid
-from attnviz.figures.panels import map_panel, panel_aspect, picture_panel
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
+from attnviz.figures.parts.grid import Column, Row, draw_grid
+from attnviz.figures.parts.panels import map_panel, panel_aspect, picture_panel
+from attnviz.figures.parts.scale import Limits, common_limits, scale_words
 from attnviz.figures.patch import cell_mark
 from attnviz.figures.qkv import vectors_panel
 from attnviz.figures.rollout import rollout_words
-from attnviz.figures.scale import Limits, common_limits, scale_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import ComparedMap, ComparedRow, DrawStyle
-    from attnviz.figures.panels import Edges, Panel
+    from attnviz.figures.parts.panels import Edges, Panel
 
 _TITLES = {
     MapKind.MEAN: ("Mean of heads", "Mean"),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Rows
-from attnviz.figures import style as ink
-from attnviz.figures.caption import layer_words, prefix_words, query_words, sheet_with_caption
-from attnviz.figures.layout import GAP, MARGIN, Rect
-from attnviz.figures.map_table import (
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import layer_words, prefix_words, query_words, sheet_with_caption
+from attnviz.figures.parts.layout import GAP, MARGIN, Rect
+from attnviz.figures.parts.map_table import (
     OWN_SCALES,
     Cells,
     Heading,
@@ -20,10 +20,10 @@ from attnviz.figures.map_table import (
     draw_table,
     measure,
 )
-from attnviz.figures.masks import outline
-from attnviz.figures.overlay import colour
-from attnviz.figures.overview import overview, picture_at
-from attnviz.figures.panels import (
+from attnviz.figures.parts.masks import outline
+from attnviz.figures.parts.overlay import colour
+from attnviz.figures.parts.overview import overview, picture_at
+from attnviz.figures.parts.panels import (
     TITLE_INCHES,
     Edges,
     Panel,
@@ -33,8 +33,8 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.plots import curve_lines, keys
-from attnviz.figures.scale import Limits, common_limits, scale_words
+from attnviz.figures.parts.plots import curve_lines, keys
+from attnviz.figures.parts.scale import Limits, common_limits, scale_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import BoolArray, DrawStyle, EvolutionMaps, ModelInfo, Picture
-    from attnviz.figures.overview import Plot
-    from attnviz.figures.page import Sheet
+    from attnviz.figures.parts.overview import Plot
+    from attnviz.figures.parts.page import Sheet
 
 _SIDE_LEAST = 1.9
 """Narrowest space beside the grid that takes the picture and the curves."""

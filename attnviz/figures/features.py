@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Interpolation, Scale, Size
-from attnviz.figures import style as ink
-from attnviz.figures.caption import layer_words, sheet_with_caption
-from attnviz.figures.histogram import kept_histogram
-from attnviz.figures.masks import outline
-from attnviz.figures.overlay import enlarge, veiled, view
-from attnviz.figures.panels import (
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import layer_words, sheet_with_caption
+from attnviz.figures.parts.histogram import kept_histogram
+from attnviz.figures.parts.masks import outline
+from attnviz.figures.parts.overlay import enlarge, veiled, view
+from attnviz.figures.parts.panels import (
     Edges,
     Panel,
     map_panel,
@@ -22,8 +22,8 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
+from attnviz.figures.parts.scale import OWN_SCALE, Limits, common_limits
 from attnviz.figures.patch import cell_mark, cell_tags
-from attnviz.figures.scale import OWN_SCALE, Limits, common_limits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         ModelInfo,
         Picture,
     )
-    from attnviz.figures.page import Sheet
+    from attnviz.figures.parts.page import Sheet
 
 _NORMAL, _OUTLIER = "#0072b2", "#d55e00"
 _LIGHT, _DARK = "#ffffff", "#000000"

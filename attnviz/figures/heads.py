@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Size
-from attnviz.figures import style as ink
-from attnviz.figures.caption import (
+from attnviz.domain.mass_mask import mass_mask
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import (
     entropy_words,
     layer_words,
     prefix_words,
     query_words,
     sheet_with_caption,
 )
-from attnviz.figures.masks import outline
-from attnviz.figures.overlay import by_head, veiled, view
-from attnviz.figures.panels import (
+from attnviz.figures.parts.masks import outline
+from attnviz.figures.parts.overlay import by_head, veiled, view
+from attnviz.figures.parts.panels import (
     Edges,
     Panel,
     map_panel,
@@ -28,9 +29,8 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.plots import entropy_bars
-from attnviz.figures.scale import common_limits, scale_words
-from attnviz.masks import mass_mask
+from attnviz.figures.parts.plots import entropy_bars
+from attnviz.figures.parts.scale import common_limits, scale_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,26 +6,31 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attnviz.figures import style as ink
-from attnviz.figures.caption import entropy_words, prefix_words, query_words, sheet_with_caption
-from attnviz.figures.map_table import OWN_SCALES, Heading, draw_heads
-from attnviz.figures.overview import overview
-from attnviz.figures.panels import (
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import (
+    entropy_words,
+    prefix_words,
+    query_words,
+    sheet_with_caption,
+)
+from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_heads
+from attnviz.figures.parts.overview import overview
+from attnviz.figures.parts.panels import (
     map_panel,
     panel_aspect,
     panel_rows,
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.plots import curve_lines, legend
-from attnviz.figures.scale import common_limits, scale_words
+from attnviz.figures.parts.plots import curve_lines, legend
+from attnviz.figures.parts.scale import common_limits, scale_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import DrawStyle, LayersMaps, ModelInfo, Picture
-    from attnviz.figures.overview import Plot
-    from attnviz.figures.page import Sheet
+    from attnviz.figures.parts.overview import Plot
+    from attnviz.figures.parts.page import Sheet
 
 
 def draw_layers(

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.figures.caption import (
+from attnviz.figures.parts.caption import (
     entropy_words,
     layer_words,
     prefix_words,
     sheet_with_caption,
 )
-from attnviz.figures.map_table import OWN_SCALES, Heading, draw_heads
-from attnviz.figures.panels import (
+from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_heads
+from attnviz.figures.parts.panels import (
     Edges,
     Panel,
     Tag,
@@ -24,7 +24,7 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.scale import common_limits, scale_words
+from attnviz.figures.parts.scale import common_limits, scale_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import DrawStyle, ModelInfo, PatchMaps, Picture, Size
-    from attnviz.figures.page import Sheet
-    from attnviz.figures.scale import Limits
+    from attnviz.figures.parts.page import Sheet
+    from attnviz.figures.parts.scale import Limits
 
 _LIGHT, _DARK = "#ffffff", "#000000"
 

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Part, Size
-from attnviz.figures import style as ink
-from attnviz.figures.caption import layer_words, sheet_with_caption
-from attnviz.figures.layout import GAP, MARGIN, Rect
-from attnviz.figures.matrix_panels import LOGIT_CMAP, Colours, names_along, outline, ticked_bar
-from attnviz.figures.overlay import enlarge_pixels, mix, view
-from attnviz.figures.panels import (
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import layer_words, sheet_with_caption
+from attnviz.figures.parts.layout import GAP, MARGIN, Rect
+from attnviz.figures.parts.matrix_panels import (
+    LOGIT_CMAP,
+    Colours,
+    names_along,
+    outline,
+    ticked_bar,
+)
+from attnviz.figures.parts.overlay import enlarge_pixels, mix, view
+from attnviz.figures.parts.panels import (
     Panel,
     map_panel,
     panel_aspect,
@@ -21,14 +27,14 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.scale import Limits, common_limits, scale_words
-from attnviz.figures.token_axis import TokenAxis, area_shares, gaps_drawn
+from attnviz.figures.parts.scale import Limits, common_limits, scale_words
+from attnviz.figures.parts.token_axis import TokenAxis, area_shares, gaps_drawn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import ByteArray, DrawStyle, FloatArray, ModelInfo, Picture, QkvMaps
-    from attnviz.figures.page import Sheet
+    from attnviz.figures.parts.page import Sheet
 
 _NAMES = {Part.QUERY: "Queries Q", Part.KEY: "Keys K", Part.VALUE: "Values V"}
 _CLIP = (2.0, 98.0)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import DEFAULT_CMAP, RelevanceMethod, Scale, Size
-from attnviz.figures import style as ink
-from attnviz.figures.caption import prefix_words, sheet_with_caption
-from attnviz.figures.overlay import colour, enlarge, mix, overlay_weight, view
-from attnviz.figures.panels import (
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import prefix_words, sheet_with_caption
+from attnviz.figures.parts.overlay import colour, enlarge, mix, overlay_weight, view
+from attnviz.figures.parts.panels import (
     Panel,
     map_panel,
     overlay_panel,
@@ -21,7 +21,7 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.scale import Limits, common_limits, scale_words
+from attnviz.figures.parts.scale import Limits, common_limits, scale_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.figures import style as ink
-from attnviz.figures.caption import prefix_words, query_words, sheet_with_caption
-from attnviz.figures.panels import (
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import prefix_words, query_words, sheet_with_caption
+from attnviz.figures.parts.panels import (
     map_panel,
     overlay_panel,
     panel_aspect,
@@ -14,7 +14,7 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.scale import common_limits, scale_words
+from attnviz.figures.parts.scale import common_limits, scale_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

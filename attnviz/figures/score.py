@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attnviz.figures import style as ink
-from attnviz.figures.caption import layer_words, sheet_with_caption
-from attnviz.figures.histogram import kept_histogram
-from attnviz.figures.overlay import veiled, view
-from attnviz.figures.panels import (
+from attnviz.figures.parts import style as ink
+from attnviz.figures.parts.caption import layer_words, sheet_with_caption
+from attnviz.figures.parts.histogram import kept_histogram
+from attnviz.figures.parts.overlay import veiled, view
+from attnviz.figures.parts.panels import (
     Panel,
     map_panel,
     panel_aspect,
@@ -17,7 +17,7 @@ from attnviz.figures.panels import (
     picture_panel,
     shared_bar,
 )
-from attnviz.figures.scale import common_limits, scale_words
+from attnviz.figures.parts.scale import common_limits, scale_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
 
-from attnviz.address import Address, is_address, path_of
 from attnviz.domain import SUMMARY, ImageFile
+from attnviz.domain.options import command_name
+from attnviz.domain.requests import CommandRequest
 from attnviz.errors import AttnvizError, ImageError
 from attnviz.images.formats import PICTURE_SUFFIXES
 from attnviz.images.names import natural_key, shown
-from attnviz.requests import CommandRequest
-from attnviz.written import command_name
+from attnviz.storage import Address, is_address, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

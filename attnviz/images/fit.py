@@ -32,7 +32,7 @@ from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FloatArray, ModelInfo, RgbImage
-    from attnviz.requests import SizeRequest
+    from attnviz.domain.requests import SizeRequest
 
 LONGEST = 16
 """Longer side at most this many times the asked shorter side."""

@@ -10,7 +10,7 @@ from attnviz.domain import Size
 from attnviz.errors import CheckpointError, UsageError
 
 if TYPE_CHECKING:
-    from attnviz.models.facts import Facts
+    from attnviz.models.weights.facts import Facts
 
 MODEL_ARGS = {
     "width": "embed_dim",

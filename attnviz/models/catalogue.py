@@ -184,7 +184,7 @@ def cached(spec: ModelSpec) -> bool:
 
     No network, no torch.
     """
-    from attnviz.models.hub import cached_weights
+    from attnviz.models.weights.hub import cached_weights
 
     if spec.packaged:
         return True

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from attnviz.domain import DEFAULT_MODEL
 from attnviz.models import backbone
 from attnviz.models.catalogue import find_spec, packaged_weights
-from attnviz.models.checkpoint import digest_of
-from attnviz.models.hub import WEIGHTS_FILES, cached_weights
+from attnviz.models.weights.checkpoint import digest_of
+from attnviz.models.weights.hub import WEIGHTS_FILES, cached_weights
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from attnviz.requests import ModelRequest
+    from attnviz.domain.requests import ModelRequest
 
 
 def weights_digest(request: ModelRequest) -> str | None:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from attnviz.domain import ModelInfo
 from attnviz.errors import CheckpointError
-from attnviz.models.checkpoint import Checkpoint
-from attnviz.models.facts import Source
+from attnviz.models.weights.checkpoint import Checkpoint
+from attnviz.models.weights.facts import Source
 
 _CLASSIFIERS = ("head", "classifier", "cls_classifier")
 _DISTILLED = ("head_dist", "distillation_classifier")

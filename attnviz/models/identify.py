@@ -5,8 +5,8 @@ from __future__ import annotations
 from attnviz.domain import Size
 from attnviz.errors import CheckpointError
 from attnviz.models.catalogue import MODELS, ModelSpec, find_spec
-from attnviz.models.checkpoint import Checkpoint
-from attnviz.models.facts import Source
+from attnviz.models.weights.checkpoint import Checkpoint
+from attnviz.models.weights.facts import Source
 
 _IMAGENET = (0.485, 0.456, 0.406)
 

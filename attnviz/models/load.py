@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from attnviz.domain import DEFAULT_MODEL, ModelInfo, Positions, Size
+from attnviz.domain.requests import ModelRequest
 from attnviz.errors import CheckpointError, UnsupportedModelError, UsageError
 from attnviz.models import backbone
 from attnviz.models.architecture import (
@@ -18,15 +19,14 @@ from attnviz.models.architecture import (
     stored_grid,
     timm_arguments,
 )
+from attnviz.models.assign import load_strictly, move
 from attnviz.models.backbone import Backbone
 from attnviz.models.catalogue import ModelSpec, find_spec, packaged_weights, unknown_model
-from attnviz.models.checkpoint import Checkpoint, open_checkpoint
-from attnviz.models.facts import Source
 from attnviz.models.head import class_head
-from attnviz.models.hub import fetch_weights
 from attnviz.models.identify import check_against, identify
-from attnviz.models.loading import load_strictly, move
-from attnviz.requests import ModelRequest
+from attnviz.models.weights.checkpoint import Checkpoint, open_checkpoint
+from attnviz.models.weights.facts import Source
+from attnviz.models.weights.hub import fetch_weights
 
 FAMILIES = ("vision_transformer", "eva", "deit")
 """timm's modules of plain ViTs: one softmax attention a block over all tokens of the picture."""

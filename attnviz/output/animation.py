@@ -6,8 +6,8 @@ import io
 from typing import TYPE_CHECKING
 
 from attnviz.domain import WrittenFile
+from attnviz.output.atomic import complete_file
 from attnviz.output.record import to_json
-from attnviz.output.write import complete_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.output.write import write_csv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from attnviz.domain import Shard, WrittenFile
 

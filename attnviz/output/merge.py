@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import WrittenFile
 from attnviz.errors import UsageError
+from attnviz.output.atomic import complete_file
 from attnviz.output.table import IMAGE, SUFFIXES
-from attnviz.output.write import complete_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

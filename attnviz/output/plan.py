@@ -13,17 +13,17 @@ import os
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.errors import UsageError
-from attnviz.output.write import probe, sweep
+from attnviz.output.atomic import probe, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from attnviz.domain import ImageFile
-    from attnviz.requests import OutputRequest
+    from attnviz.domain.requests import OutputRequest
 
 NAME_BYTES = 255
 """Longest file name that common file systems take."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from attnviz.domain import WrittenFile
 from attnviz.errors import UsageError
-from attnviz.output.write import complete_file, explained, sweep
+from attnviz.output.atomic import complete_file, explained, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

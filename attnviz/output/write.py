@@ -6,24 +6,17 @@ Two runs with the same input write the same bytes: no dates, no random identifie
 from __future__ import annotations
 
 import csv
-import errno
 import io
-import os
-import platform
-import time
-import uuid
-from contextlib import contextmanager, suppress
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from attnviz.address import Address
-from attnviz.domain import ImageFormat, WrittenFile, sha256_of
-from attnviz.errors import OutputError
-from attnviz.output.record import KEY, read_record, to_json, with_files
+from attnviz.domain import ImageFormat, WrittenFile
+from attnviz.output.atomic import complete_file
+from attnviz.output.read_record import read_record
+from attnviz.output.record import KEY, to_json, with_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -46,66 +39,6 @@ VECTOR_SETTINGS: Any = {
     "svg.hashsalt": MAKER,
 }
 """TrueType text that can be selected, and identifiers that depend on the drawing alone."""
-
-_TEMPORARY = ".attnviz-"
-_STALE_SECONDS = 3600.0
-
-
-@contextmanager
-def complete_file(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose content appears under ``path`` when the block ends, not at all if it fails.
-
-    The folder is made if needed. Content reaches the disk before its name does, so that not even a
-    power failure leaves a half file under it.
-
-    Raises:
-        OutputError: It cannot be written: no permission, disk full, a folder of that name.
-    """
-    try:
-        if isinstance(path, Address):
-            with path.complete() as stream:
-                yield stream
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path.parent) as (stream, temporary):
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-            stream.close()
-            temporary.replace(path)
-    except OSError as error:
-        raise explained(path, error) from error
-
-
-def probe(folder: Path) -> None:
-    """Make the folder if needed, write a few bytes into it and remove them.
-
-    Raises:
-        OSError: That does not work.
-    """
-    if isinstance(folder, Address):
-        folder.probe()
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    with _temporary(folder) as (stream, _):
-        stream.write(b"attnviz")
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def sweep(folder: Path) -> None:
-    """Remove what killed runs left half written in the folder, unless it may still be in use.
-
-    A file of this machine goes when the process that wrote it is gone; those of other machines,
-    which may share the folder, when they are old.
-    """
-    if isinstance(folder, Address):
-        return  # an upload that was cut off leaves nothing in most stores, and the rest tell no age
-    oldest = time.time() - _STALE_SECONDS
-    for left in folder.glob(f"{_TEMPORARY}*.tmp"):
-        with suppress(OSError):
-            if _orphaned(left.name) or left.stat().st_mtime < oldest:
-                left.unlink()
 
 
 def write_figures(
@@ -278,54 +211,3 @@ def _metadata(image_format: ImageFormat, made: Made) -> dict[str, Any]:
         fixed = {"Creator": MAKER, "Producer": "matplotlib", "CreationDate": None}
         return {"Subject": record, **fixed}
     return {"Description": record, "Creator": MAKER, "Date": None}
-
-
-@contextmanager
-def _temporary(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A new hidden file in the folder, gone at the end unless it was moved.
-
-    Its name says who writes it: machine, process, and a random part.
-    """
-    owner = f"{_machine()}-{os.getpid()}"
-    path = folder / f"{_TEMPORARY}{owner}-{uuid.uuid4().hex[:12]}.tmp"
-    try:
-        with path.open("xb") as stream:
-            yield stream, path
-    finally:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-
-
-@lru_cache
-def _machine() -> str:
-    """This machine, and this process table of it: a container has one of its own."""
-    with suppress(OSError):
-        return sha256_of(f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}".encode())[:8]
-    return sha256_of(platform.node().encode())[:8]
-
-
-def _orphaned(name: str) -> bool:
-    """Whether a temporary file was written by a process of this machine that is gone."""
-    machine, _, rest = name.removeprefix(_TEMPORARY).partition("-")
-    process = rest.partition("-")[0]
-    if os.name != "posix" or machine != _machine() or not process.isdecimal():
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
-
-
-def explained(path: Path, error: OSError) -> OutputError:
-    """A failed write in the tool's words."""
-    hints = {
-        errno.ENOSPC: "free some space, or choose another folder with --out",
-        errno.EDQUOT: "free some space, or choose another folder with --out",
-        errno.EACCES: "choose another folder with --out",
-        errno.EROFS: "choose another folder with --out",
-    }
-    reason = error.strerror or str(error)
-    return OutputError(f"{path} cannot be written ({reason})", hints.get(error.errno or 0, ""))

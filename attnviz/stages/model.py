@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from attnviz.attention.compute import compute
 from attnviz.attention.memory import largest_batch, memory_errors
-from attnviz.attention.relevance import Reference
 from attnviz.attention.verify import verify
-from attnviz.domain import Maps, PreparedImage, Size
+from attnviz.domain.events import Failed, Skipped
 from attnviz.errors import AttnvizError, MemoryNeededError
-from attnviz.events import Failed, Skipped
-from attnviz.models.backbone import Backbone
-from attnviz.reference import read_second
-from attnviz.requests import CommandRequest, RunRequest
 from attnviz.stages.draw import about
 from attnviz.stages.read import Ready, Seen
+from attnviz.stages.reference import read_second
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from attnviz.attention.relevance import Reference
+    from attnviz.domain import Maps, PreparedImage, Size
+    from attnviz.domain.requests import CommandRequest, RunRequest
+    from attnviz.models.backbone import Backbone
 
 GPU_BATCH = 16
 

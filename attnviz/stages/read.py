@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from attnviz._version import __version__
 from attnviz.domain import Provenance
+from attnviz.domain.events import SAME_WORK, Failed, Skipped
+from attnviz.domain.options import command_name, written_options
 from attnviz.errors import AttnvizError
-from attnviz.events import SAME_WORK, Failed, Skipped
 from attnviz.images.fit import prepare
 from attnviz.images.read import read_image
-from attnviz.outlook import like_digest
-from attnviz.output.record import is_current
-from attnviz.written import command_name, written_options
+from attnviz.output.current import is_current
+from attnviz.stages.plan import like_digest
 
 if TYPE_CHECKING:
     from attnviz.domain import ImageFile, Maps, ModelInfo, PreparedImage
+    from attnviz.domain.requests import RunRequest
     from attnviz.output.plan import OutputPlan
-    from attnviz.requests import RunRequest
 
 
 def versions() -> dict[str, str]:

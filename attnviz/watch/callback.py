@@ -10,15 +10,9 @@ from typing import Any
 
 from attnviz.attention.compute import check_command
 from attnviz.domain import DrawStyle, Fit, ImageFormat, WrittenFile
-from attnviz.errors import UsageError
-from attnviz.events import Failed, Skipped
-from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
-from attnviz.models.live import is_first_process, twin_of, undisturbed
-from attnviz.outlook import plan_request
-from attnviz.output.plan import check_folder
-from attnviz.render import render
-from attnviz.requests import (
+from attnviz.domain.events import Failed, Skipped
+from attnviz.domain.options import command_name
+from attnviz.domain.requests import (
     CommandRequest,
     FeaturesRequest,
     HeadsRequest,
@@ -32,11 +26,16 @@ from attnviz.requests import (
     ScoreRequest,
     SizeRequest,
 )
-from attnviz.stages.draw import job_of
+from attnviz.errors import UsageError
+from attnviz.images.find import find_images
+from attnviz.images.fit import check_size
+from attnviz.models.training import is_first_process, twin_of, undisturbed
+from attnviz.output.plan import check_folder
+from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
+from attnviz.stages.plan import plan_request
 from attnviz.stages.read import ReadStage, Ready
 from attnviz.watch.board import Board, open_board
-from attnviz.written import command_name
 
 FIGURES: dict[str, type[CommandRequest]] = {
     "heads": HeadsRequest,

@@ -15,8 +15,8 @@ import pytest
 
 import attnviz
 from attnviz.cli.app import main
-from attnviz.events import Event
-from attnviz.requests import RunRequest
+from attnviz.domain.events import Event
+from attnviz.domain.requests import RunRequest
 from tests.helpers.command_line import attnviz as attnviz_command_line
 from tests.helpers.photos import save_scene
 
@@ -51,9 +51,9 @@ class Outcome:
 def pipeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePipeline:
     monkeypatch.chdir(tmp_path)  # where the list of failures is written
     fake = FakePipeline()
-    module = types.ModuleType("attnviz.pipeline")
+    module = types.ModuleType("attnviz.runs.command")
     module.run = fake.run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "attnviz.pipeline", module)
+    monkeypatch.setitem(sys.modules, "attnviz.runs.command", module)
     monkeypatch.setattr(attnviz, "pipeline", module, raising=False)
     return fake
 

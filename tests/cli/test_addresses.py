@@ -10,8 +10,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from attnviz.address import ATOMIC, Address, is_address, path_of
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
+from attnviz.storage import ATOMIC, Address, is_address, path_of
 from tests.helpers.command_line import files_below
 
 
@@ -132,7 +132,7 @@ def test_addresses_are_paths_that_keep_their_slashes():
 @pytest.mark.parametrize("atomic", [True, False])
 def test_a_file_appears_complete_or_not_at_all(store, monkeypatch, atomic):
     if atomic:
-        monkeypatch.setattr("attnviz.address.ATOMIC", ATOMIC | {"memory"})
+        monkeypatch.setattr("attnviz.storage.ATOMIC", ATOMIC | {"memory"})
     place = path_of("memory://folder/file.bin")
     seen = []
     put = type(store).pipe_file
@@ -165,7 +165,7 @@ import sys
 import attnviz.images.find, attnviz.images.read, attnviz.output.write, attnviz.cli.app
 from pathlib import Path
 from attnviz.images.find import find_images
-find_images(["."]), attnviz.output.write.probe(Path("."))
+find_images(["."]), attnviz.output.atomic.probe(Path("."))
 print("fsspec" in sys.modules)
 """
     run = subprocess.run(

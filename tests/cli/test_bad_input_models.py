@@ -142,7 +142,7 @@ def test_a_named_model_without_network_ends_soon(photo, tmp_path, hub):
 
 def start_seconds() -> float:
     begun = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import attnviz.local_run"], check=True)
+    subprocess.run([sys.executable, "-c", "import attnviz.engines.local"], check=True)
     return time.monotonic() - begun
 
 

@@ -20,7 +20,7 @@ from attnviz.domain import (
     Scale,
     Size,
 )
-from attnviz.requests import (
+from attnviz.domain.requests import (
     FeaturesRequest,
     HeadsRequest,
     InputRequest,

@@ -25,7 +25,7 @@ import sys, time, types
 import attnviz
 from pathlib import Path
 from attnviz.domain import ImageFile, WrittenFile
-from attnviz.events import Done, Started
+from attnviz.domain.events import Done, Started
 
 def run(request):
     yield Started({total}, None)
@@ -34,9 +34,9 @@ def run(request):
         yield Done(ImageFile(name, name), (WrittenFile(Path({name}), "figure"),))
         time.sleep({pause})
 
-module = types.ModuleType("attnviz.pipeline")
+module = types.ModuleType("attnviz.runs.command")
 module.run = run
-sys.modules["attnviz.pipeline"] = attnviz.pipeline = module
+sys.modules["attnviz.runs.command"] = attnviz.runs.command = module
 sys.argv = ["attnviz", "heads", "a.jpg", *sys.argv[1:]]
 from attnviz.__main__ import main
 sys.exit(main())

@@ -11,6 +11,7 @@ import pytest
 from attnviz.cli.progress import BarProgress, LineProgress, duration, make_progress, pace
 from attnviz.cli.report import Report, print_table
 from attnviz.domain import ImageFile, WrittenFile
+from attnviz.domain.events import Done, Event, Failed, Skipped, Started
 from attnviz.errors import (
     CheckpointError,
     ImageError,
@@ -18,7 +19,6 @@ from attnviz.errors import (
     UnknownModelError,
     UsageError,
 )
-from attnviz.events import Done, Event, Failed, Skipped, Started
 from tests.helpers.pictures import model_info
 
 ROWS = ({"head": 0, "entropy": 5.87654321, "distance": None}, {"head": 1, "entropy": 4.0})

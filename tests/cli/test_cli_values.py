@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.cli import values
+from attnviz.cli import parse as values
 from attnviz.domain import Size
 from attnviz.errors import UsageError
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz import compare_run
-from attnviz.cli.shown import parse_shown
+from attnviz.cli.map_names import parse_shown
 from attnviz.domain import MapKind
+from attnviz.domain.requests import ShownMap
 from attnviz.errors import CheckpointError, UsageError
-from attnviz.output.record import read_record
-from attnviz.requests import ShownMap
+from attnviz.output.read_record import read_record
+from attnviz.runs import compare as compare_run
 from tests.helpers import checkpoints
 from tests.helpers.command_line import arrays, attnviz, files_below
 from tests.helpers.photos import save_scene

@@ -15,7 +15,7 @@ from PIL import Image
 
 import attnviz
 from attnviz.cli.app import main
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
 from tests.helpers.command_line import arrays, assert_same_arrays, files_below, meta
 from tests.helpers.photos import save_scene
 

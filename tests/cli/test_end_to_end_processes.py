@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.render import Renderer
+from attnviz.engines.draw_pool import Renderer
 from tests.helpers.command_line import arrays, assert_same_arrays, files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.processes import alive, children_of

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 import attnviz
-from attnviz import evaluation_run
 from attnviz.domain import HeadsMaps, RolloutMaps, RolloutOptions
-from attnviz.evaluation import score_picture
-from attnviz.evaluation_run import pair_with_masks
+from attnviz.domain.requests import HeadsRequest
 from attnviz.images.find import find_images
-from attnviz.requests import HeadsRequest
+from attnviz.runs import evaluate as evaluation_run
+from attnviz.runs.evaluate import pair_with_masks
+from attnviz.runs.jaccard import score_picture
 from tests.helpers.photos import save_scene
 from tests.helpers.planted import tiny_vit
 

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from attnviz.domain import Box, FitGeometry, Size
-from attnviz.evaluation import jaccard
+from attnviz.domain.mass_mask import cell_numbers, mass_mask, on_pixels
 from attnviz.images.mask import read_mask
-from attnviz.masks import cell_numbers, mass_mask, on_pixels
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
+from attnviz.runs.jaccard import jaccard
 from tests.helpers import checkpoints
 from tests.helpers.command_line import arrays, files_below, meta
 from tests.helpers.photos import save_scene

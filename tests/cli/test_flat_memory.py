@@ -24,7 +24,7 @@ import json, os, sys
 from pathlib import Path
 from attnviz.cli import report
 from attnviz.cli.app import main
-from attnviz.render import Renderer
+from attnviz.engines.draw_pool import Renderer
 
 def resident(process):
     status = Path(f"/proc/{process}/status").read_text()

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from attnviz.cli.redraw import redraw_command
+from attnviz.cli.reproduce import redraw_command
 from attnviz.domain import sha256_of
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
 from tests.helpers.command_line import attnviz, files_below
 from tests.helpers.photos import save_scene
 

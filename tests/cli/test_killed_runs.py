@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
 from tests.helpers.command_line import files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.processes import alive, children_of
@@ -37,7 +37,7 @@ EACH = len(FORMATS) + 2
 STARTER = """
 import os, sys
 from attnviz.cli.app import main
-import attnviz.local_run, attnviz.pipeline, attnviz.gather, attnviz.models.load
+import attnviz.engines.local, attnviz.runs.command, attnviz.runs.collect, attnviz.models.load
 import attnviz.figures.heads, timm
 import matplotlib.backends.backend_agg, matplotlib.backends.backend_pdf
 import matplotlib.backends.backend_svg

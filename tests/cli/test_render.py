@@ -13,7 +13,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from attnviz.models import load
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
 from tests.helpers.command_line import files_below
 from tests.helpers.photos import save_scene
 

@@ -10,8 +10,8 @@ import typer
 from attnviz.cli.app import app
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.cli.toml_file import load_toml
+from attnviz.domain.options import command_name
 from attnviz.errors import UsageError
-from attnviz.written import command_name
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("heads", "layers", "rollout", "patch", "score", "matrix", "qkv")

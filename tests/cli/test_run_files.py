@@ -12,14 +12,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from attnviz.domain.events import Done, Failed, Gathered, Skipped, Started
+from attnviz.domain.requests import (
+    HeadsRequest,
+    InputRequest,
+    ModelRequest,
+    OutputRequest,
+    RunRequest,
+)
 from attnviz.errors import ImageError, OutputError
-from attnviz.events import Done, Failed, Gathered, Skipped, Started
-from attnviz.gather import gather
 from attnviz.output.failures import failures_path, write_failures
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
 from attnviz.output.table import TableFile
-from attnviz.requests import HeadsRequest, InputRequest, ModelRequest, OutputRequest, RunRequest
-from attnviz.summary import SHARES, Histogram
+from attnviz.runs.collect import gather
+from attnviz.runs.summary import SHARES, Histogram
 from tests.helpers.command_line import arrays, files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import as_file, model_info
@@ -352,7 +358,7 @@ def test_the_summary_shows_the_saved_numbers(real, tiny, photos, tmp_path, monke
         drawn.append((spreads, pictures, limit))
         return ()
 
-    monkeypatch.setattr("attnviz.summary.draw_spreads", note)
+    monkeypatch.setattr("attnviz.runs.summary.draw_spreads", note)
     run = real("heads", photos, *tiny, "--summary", "--save-data", "--size", "32", "--fit",
                "squash", "--out", "o")  # fmt: skip
     assert run.code == 0, run.err

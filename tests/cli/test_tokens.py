@@ -9,7 +9,7 @@ import pytest
 
 import attnviz
 from attnviz.attention import memory
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
 from tests.helpers.command_line import arrays, assert_same_arrays, files_below
 
 

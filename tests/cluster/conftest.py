@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def cluster():
     """Two nodes of two CPUs each, and a connection to them that runs in this process use."""
     try:
-        from attnviz.cluster import connect
+        from attnviz.engines.ray import connect
 
         ray = connect._import()
     except Exception as error:

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from attnviz import pipeline
 from attnviz.domain import DrawStyle, ImageFile
-from attnviz.events import Done, Failed, Skipped, Started
-from attnviz.outlook import plan_request
-from attnviz.requests import (
+from attnviz.domain.events import Done, Failed, Skipped, Started
+from attnviz.domain.requests import (
     ClusterRequest,
     HeadsRequest,
     InputRequest,
@@ -21,6 +19,8 @@ from attnviz.requests import (
     OutputRequest,
     RunRequest,
 )
+from attnviz.runs import command as pipeline
+from attnviz.stages.plan import plan_request
 from tests.cluster.conftest import COUNT
 from tests.helpers.command_line import files_below
 from tests.helpers.deadly import DeadlyPath, DeadlyPlan, ModelKillingPath

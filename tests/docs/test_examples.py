@@ -99,9 +99,9 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
         command.make_context(arguments[0], arguments[1:])
         return
     asked = []
-    fake = types.ModuleType("attnviz.pipeline")
+    fake = types.ModuleType("attnviz.runs.command")
     fake.run = lambda request: asked.append(request) or iter(())
-    monkeypatch.setitem(sys.modules, "attnviz.pipeline", fake)
+    monkeypatch.setitem(sys.modules, "attnviz.runs.command", fake)
     monkeypatch.setattr(attnviz, "pipeline", fake, raising=False)
     code = main(arguments)
     if arguments[0] == "models" or arguments[-1] == "--help":

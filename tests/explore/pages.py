@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.requests import InputRequest, ModelRequest
+from attnviz.domain.requests import InputRequest, ModelRequest
 from tests.helpers.command_line import attnviz
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def made_by_command(picture: Path, *options: str) -> Path:
 
 def made_of(model: Backbone, picture: Path) -> Path:
     """The page of a picture under a model that stands in memory, at the picture's own size."""
-    from attnviz.events import Done
-    from attnviz.explore_run import ExploreRequest, explore
+    from attnviz.domain.events import Done
+    from attnviz.runs.explore import ExploreRequest, explore
 
     page = picture.with_name("page.html")
     inputs = InputRequest((str(picture),), size="original")

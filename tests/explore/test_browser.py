@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.masks import mass_mask
+from attnviz.domain.mass_mask import mass_mask
 from tests.explore.conftest import NAME
 from tests.helpers.command_line import arrays
 

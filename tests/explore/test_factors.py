@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.explore.factors import LayerFactors, factors, packed, unpacked
+from attnviz.explorer.factors import LayerFactors, factors, packed, unpacked
 
 
 def attention(query, key):

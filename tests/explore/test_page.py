@@ -19,9 +19,9 @@ from matplotlib import colormaps
 from PIL import Image
 
 from attnviz.domain import Box, FitGeometry, Size
-from attnviz.explore import page as page_module
-from attnviz.explore.factors import unpacked
-from attnviz.explore.picture import data_address, seen
+from attnviz.explorer import page as page_module
+from attnviz.explorer.factors import unpacked
+from attnviz.explorer.picture import data_address, seen
 from tests.explore.conftest import NAME
 from tests.explore.pages import blocks, facts
 from tests.helpers.command_line import arrays
@@ -140,7 +140,7 @@ def test_colour_maps_are_matplotlibs(demo_page):
 
 
 def test_every_source_is_in_the_package_and_every_script_in_the_page(demo_page):
-    web = files("attnviz.explore").joinpath("web")
+    web = files("attnviz.explorer").joinpath("web")
     names = {item.name for item in web.iterdir()}
     assert names == {*page_module.SCRIPTS, "explore.css", "template.html"}
     code = blocks(demo_page)["code"]

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from attnviz.figures.page import RasterImage, Words
-from attnviz.figures.style import RC
+from attnviz.figures.parts.page import RasterImage, Words
+from attnviz.figures.parts.style import RC
 
 
 def png(figure, **options) -> bytes:

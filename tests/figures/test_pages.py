@@ -18,9 +18,9 @@ from matplotlib.backends.backend_agg import RendererAgg
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
 from attnviz.errors import UsageError
 from attnviz.figures import draw, overlay_images
-from attnviz.figures.overlay import view
-from attnviz.figures.plots import _step
-from attnviz.figures.style import TIMES, TO
+from attnviz.figures.parts.overlay import view
+from attnviz.figures.parts.plots import _step
+from attnviz.figures.parts.style import TIMES, TO
 from tests.figures import samples
 from tests.figures.rendering import (
     maps_of,

@@ -13,9 +13,9 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from attnviz.domain.requests import ModelRequest
 from attnviz.errors import AttnvizError, CheckpointError
 from attnviz.models.load import load_backbone
-from attnviz.requests import ModelRequest
 from tests.helpers.checkpoints import chunked, original, prefixed, randomise, undrawn
 from tests.helpers.command_line import files_below
 from tests.helpers.damage import damage

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from attnviz.domain import Fit, FitGeometry, Size
+from attnviz.domain.requests import SizeRequest
 from attnviz.images.fit import plan_fit, prepare
 from attnviz.images.read import read_image
-from attnviz.requests import SizeRequest
 from tests.helpers.pictures import (
     GREY,
     RED,

@@ -19,7 +19,8 @@ import transformers
 from PIL import Image
 
 from attnviz.domain import Positions
-from attnviz.models import huggingface, load
+from attnviz.models import load
+from attnviz.models.weights import huggingface
 from tests.helpers.checkpoints import edit_config, randomise, undrawn
 from tests.helpers.command_line import arrays, attnviz, meta
 

@@ -10,7 +10,7 @@ import pytest
 
 import attnviz
 from attnviz.domain import DrawStyle, Positions, RolloutOptions
-from attnviz.requests import HeadsRequest, InputRequest, LayersRequest, RolloutRequest
+from attnviz.domain.requests import HeadsRequest, InputRequest, LayersRequest, RolloutRequest
 from tests.figures.rendering import texts_of
 
 GIVEN = (

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnviz.cluster import connect
-from attnviz.cluster.connect import Pool, pool
-from attnviz.cluster.tasks import _guarded, packed, unpacked
+from attnviz.domain.requests import ClusterRequest
+from attnviz.engines.ray import connect
+from attnviz.engines.ray.connect import Pool, pool
+from attnviz.engines.ray.tasks import _guarded, packed, unpacked
 from attnviz.errors import UsageError
-from attnviz.requests import ClusterRequest
 
 
 def ray_with(*nodes):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import Box, FitGeometry, Size
-from attnviz.evaluation import PictureScores, jaccard, score_picture, summarise
-from attnviz.masks import OUTSIDE, cell_numbers, on_pixels
+from attnviz.domain.mass_mask import OUTSIDE, cell_numbers, on_pixels
+from attnviz.runs.jaccard import PictureScores, jaccard, score_picture, summarise
 
 WHOLE = FitGeometry(Size(4, 8), Size(16, 16), 8, Box(0, 0, 4, 8))
 """2 x 2 cells, each 2 x 4 pixels of the picture."""

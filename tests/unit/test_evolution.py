@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnviz.domain import Box, FitGeometry, HeadsMaps, LayersMaps, Rows, Size
-from attnviz.evolution import join, name_checkpoints, table
+from attnviz.runs.checkpoint_series import join, name_checkpoints, table
 
 
 def named(*names):

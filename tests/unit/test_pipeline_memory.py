@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnviz import pipeline
-from attnviz.events import Done, Failed
-from attnviz.requests import (
+from attnviz.domain.events import Done, Failed
+from attnviz.domain.requests import (
     HeadsRequest,
     InputRequest,
     ModelRequest,
     OutputRequest,
     RunRequest,
 )
+from attnviz.runs import command as pipeline
 from attnviz.stages import model as model_stage
 from tests.helpers.command_line import files_below
 from tests.helpers.photos import save_scene

@@ -11,11 +11,12 @@ import pytest
 
 from attnviz import api
 from attnviz.domain import DrawStyle, Provenance
+from attnviz.domain.requests import HeadsRequest, OutputRequest
+from attnviz.engines.draw_pool import Renderer
 from attnviz.errors import OutputError
+from attnviz.output.atomic import complete_file
 from attnviz.output.plan import OutputPlan
-from attnviz.output.write import complete_file
-from attnviz.render import Renderer, RenderJob
-from attnviz.requests import HeadsRequest, OutputRequest
+from attnviz.stages.draw import RenderJob
 from tests.helpers.planted import tiny_vit
 
 
@@ -98,7 +99,7 @@ def test_drawing_processes_ignore_the_interrupt_of_a_terminal():
 
 
 def test_a_figure_that_takes_long_is_cut_short_and_leaves_nothing(job, monkeypatch):
-    monkeypatch.setattr("attnviz.render.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("attnviz.engines.draw_pool.PATIENCE_SECONDS", 0.3)
     folder = job.plan.folder
     begun = []
 

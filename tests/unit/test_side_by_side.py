@@ -11,13 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz import local_run, pipeline
-from attnviz import side_by_side as module
 from attnviz.domain import RolloutOptions
-from attnviz.events import Failed
-from attnviz.models.load import load_backbone
-from attnviz.outlook import plan_request
-from attnviz.requests import (
+from attnviz.domain.events import Failed
+from attnviz.domain.requests import (
     HeadsRequest,
     InputRequest,
     LayersRequest,
@@ -29,8 +25,13 @@ from attnviz.requests import (
     RunRequest,
     ScoreRequest,
 )
-from attnviz.side_by_side import SideBySide, side_by_side
+from attnviz.engines import local as local_run
+from attnviz.engines import replicas as module
+from attnviz.engines.replicas import SideBySide, side_by_side
+from attnviz.models.load import load_backbone
+from attnviz.runs import command as pipeline
 from attnviz.stages.model import ModelStage
+from attnviz.stages.plan import plan_request
 from attnviz.stages.read import ReadStage
 from tests.helpers.photos import save_scene
 from tests.helpers.planted import tiny_vit

@@ -11,7 +11,9 @@ import typer
 
 from attnviz.cli.complete import model_names
 from attnviz.cli.input_options import MODEL_PANEL, InputOptions
+from attnviz.cli.map_names import parse_shown
 from attnviz.cli.options import DRAWING_PANEL, FigureOptions
+from attnviz.cli.parse import parse_index
 from attnviz.cli.report import Report
 from attnviz.cli.run import (
     draw_style,
@@ -19,11 +21,9 @@ from attnviz.cli.run import (
     model_request,
     output_request,
 )
-from attnviz.cli.shown import parse_shown
-from attnviz.cli.values import parse_index
 from attnviz.domain import DEFAULT_MODEL, Scale
+from attnviz.domain.requests import CompareRequest, ModelRequest
 from attnviz.errors import UsageError
-from attnviz.requests import CompareRequest, ModelRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +90,8 @@ def compare(options: CompareOptions) -> int:
     Example: attnviz compare photo.jpg --model demo --checkpoint mine.pth --show mean,rollout,pca
     """
     request = compare_request(options)
-    from attnviz.compare_run import compare as events
-    from attnviz.gather import gather
+    from attnviz.runs.collect import gather
+    from attnviz.runs.compare import compare as events
 
     report = Report(as_json=options.json, quiet=options.quiet)
     return report.consume(gather(request, events(request)))

@@ -14,14 +14,14 @@ import typer
 
 from attnviz.cli.input_options import ConfigOption, InputOptions, QuietOption
 from attnviz.cli.options import LayerOption, QueryOption
+from attnviz.cli.parse import in_range, parse_index
 from attnviz.cli.report import Report, print_table
 from attnviz.cli.run import input_request, model_request
-from attnviz.cli.values import in_range, parse_index
 from attnviz.domain import DEFAULT_MASS, Query
 
 if TYPE_CHECKING:
-    from attnviz.evaluation import PictureScores, Summary
-    from attnviz.events import Done, Started
+    from attnviz.domain.events import Done, Started
+    from attnviz.runs.jaccard import PictureScores, Summary
 
 
 class TableFormat(StrEnum):
@@ -73,9 +73,9 @@ def evaluate(options: EvalOptions) -> int:
 
     Example: attnviz eval photos/ masks/ --model dino_vits8 --format csv
     """
-    from attnviz.evaluation import summarise
-    from attnviz.evaluation_run import EvaluationRequest
-    from attnviz.evaluation_run import evaluate as events
+    from attnviz.runs.evaluate import EvaluationRequest
+    from attnviz.runs.evaluate import evaluate as events
+    from attnviz.runs.jaccard import summarise
 
     request = EvaluationRequest(
         model=model_request(options),

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import DRAWING_PANEL, FigureOptions, HeadsOption, LayerOption, QueryOption
+from attnviz.cli.parse import in_range, optional_indices, parse_index
 from attnviz.cli.report import Report
 from attnviz.cli.run import (
     draw_style,
@@ -17,7 +18,6 @@ from attnviz.cli.run import (
     model_request,
     output_request,
 )
-from attnviz.cli.values import in_range, optional_indices, parse_index
 from attnviz.domain import DEFAULT_MASS, Query, Rows, Scale
 from attnviz.errors import UsageError
 
@@ -76,8 +76,8 @@ def evolve(options: EvolveOptions) -> int:
 
     Example: attnviz evolve step00100.pth step00200.pth --image photo.jpg --rows layers
     """
-    from attnviz.evolution_run import EvolutionRequest
-    from attnviz.evolution_run import evolve as events
+    from attnviz.runs.evolve import EvolutionRequest
+    from attnviz.runs.evolve import evolve as events
 
     for given, name in (
         (options.checkpoint, "checkpoint"),

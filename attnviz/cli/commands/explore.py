@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.input_options import ConfigOption, InputOptions, QuietOption
+from attnviz.cli.parse import optional_indices
 from attnviz.cli.report import Report
 from attnviz.cli.run import input_request, model_request
-from attnviz.cli.values import optional_indices
 from attnviz.domain import DEFAULT_OUT
 
 
@@ -61,8 +61,8 @@ def explore(options: ExploreOptions) -> int:
     model = model_request(options)
     inputs = input_request([options.image], options)
     # torch comes with it.
-    from attnviz.explore_run import ExploreRequest
-    from attnviz.explore_run import explore as events
+    from attnviz.runs.explore import ExploreRequest
+    from attnviz.runs.explore import explore as events
 
     request = ExploreRequest(model, inputs, layers, options.rollout, options.out)
     return Report(quiet=options.quiet).consume(events(request))

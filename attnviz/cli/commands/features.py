@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import RunOptions
+from attnviz.cli.parse import in_range, parse_cells, parse_index, parse_points
 from attnviz.cli.run import run
-from attnviz.cli.values import in_range, parse_cells, parse_index, parse_points
+from attnviz.domain.requests import FeaturesRequest
 from attnviz.errors import UsageError
-from attnviz.requests import FeaturesRequest
 
 
 @dataclass(frozen=True, kw_only=True)

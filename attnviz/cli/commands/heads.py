@@ -14,10 +14,10 @@ from attnviz.cli.options import (
     SharedOptions,
     SummaryOption,
 )
+from attnviz.cli.parse import in_range, optional_indices, parse_index
 from attnviz.cli.run import run
-from attnviz.cli.values import in_range, optional_indices, parse_index
 from attnviz.domain import Query
-from attnviz.requests import HeadsRequest
+from attnviz.domain.requests import HeadsRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnviz.cli.redraw import redraw_command, rows_of
+from attnviz.cli.reproduce import redraw_command, rows_of
 from attnviz.domain import sha256_of
 from attnviz.errors import ImageError, UsageError
 from attnviz.images.names import shown
-from attnviz.output.record import read_record
+from attnviz.output.read_record import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

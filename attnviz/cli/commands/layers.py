@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import DistanceOption, QueryOption, SharedOptions, SummaryOption
+from attnviz.cli.parse import optional_indices
 from attnviz.cli.run import run
-from attnviz.cli.values import optional_indices
 from attnviz.domain import Query
-from attnviz.requests import LayersRequest
+from attnviz.domain.requests import LayersRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import LayerOption, SharedOptions
+from attnviz.cli.parse import optional_indices, parse_index
 from attnviz.cli.run import run
-from attnviz.cli.values import optional_indices, parse_index
 from attnviz.domain import Norm
-from attnviz.requests import MatrixRequest
+from attnviz.domain.requests import MatrixRequest
 
 
 @dataclass(frozen=True, kw_only=True)

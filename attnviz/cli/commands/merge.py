@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.address import path_of
+from attnviz.storage import path_of
 
 
 def merge(

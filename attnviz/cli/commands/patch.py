@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import LayerOption, SharedOptions
+from attnviz.cli.parse import optional_indices, parse_cells, parse_index, parse_points
 from attnviz.cli.run import run
-from attnviz.cli.values import optional_indices, parse_cells, parse_index, parse_points
-from attnviz.requests import PatchRequest
+from attnviz.domain.requests import PatchRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import LayerOption, SharedOptions
+from attnviz.cli.parse import optional_indices, parse_index
 from attnviz.cli.run import run
-from attnviz.cli.values import optional_indices, parse_index
 from attnviz.domain import Part
-from attnviz.requests import QkvRequest
+from attnviz.domain.requests import QkvRequest
 
 
 @dataclass(frozen=True, kw_only=True)

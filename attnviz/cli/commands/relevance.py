@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import SharedOptions
+from attnviz.cli.parse import optional_indices
 from attnviz.cli.run import run
-from attnviz.cli.values import optional_indices
 from attnviz.domain import RelevanceMethod
+from attnviz.domain.requests import RelevanceRequest
 from attnviz.errors import UsageError
-from attnviz.requests import RelevanceRequest
 
 
 @dataclass(frozen=True, kw_only=True)

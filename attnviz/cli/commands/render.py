@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.cli.check import check_set
+from attnviz.cli.check_figures import check_set
+from attnviz.cli.parse import did_you_mean, in_range
 from attnviz.cli.report import Report
-from attnviz.cli.values import did_you_mean, in_range
 from attnviz.domain import DEFAULT_TOLERANCE
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnviz.figure_sets import PlannedFigure
+    from attnviz.runs.figure_set import PlannedFigure
 
 DIFF_FOLDER = "attnviz-diff"
 
@@ -75,7 +75,7 @@ def render(
     Example: attnviz render configs/gallery.toml --check
     """
     from attnviz.cli.figure_set import read_figure_set
-    from attnviz.figure_sets import draw_set, plan_set
+    from attnviz.runs.figure_set import draw_set, plan_set
 
     if check and listing:
         raise UsageError("--check and --list exclude each other")
@@ -108,7 +108,7 @@ def _answers_to(figure: PlannedFigure) -> set[str]:
 
 
 def _list(figures: Sequence[PlannedFigure], *, as_json: bool) -> None:
-    from attnviz.figure_sets import outlook_of
+    from attnviz.runs.figure_set import outlook_of
 
     for figure in figures:
         for look in outlook_of(figure):

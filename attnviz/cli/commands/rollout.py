@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import QueryOption, SharedOptions
+from attnviz.cli.parse import in_range, optional_indices, parse_index, parse_indices
 from attnviz.cli.run import run
-from attnviz.cli.values import in_range, optional_indices, parse_index, parse_indices
 from attnviz.domain import (
     DEFAULT_DISCARD_RATIO,
     DEFAULT_RESIDUAL,
@@ -18,7 +18,7 @@ from attnviz.domain import (
     Query,
     RolloutOptions,
 )
-from attnviz.requests import RolloutRequest
+from attnviz.domain.requests import RolloutRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.options import LayerOption, SharedOptions
+from attnviz.cli.parse import in_range, optional_indices, parse_index
 from attnviz.cli.run import run
-from attnviz.cli.values import in_range, optional_indices, parse_index
 from attnviz.domain import DEFAULT_KEEP_RATIO
-from attnviz.requests import ScoreRequest
+from attnviz.domain.requests import ScoreRequest
 
 
 @dataclass(frozen=True, kw_only=True)

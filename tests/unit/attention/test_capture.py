@@ -12,8 +12,8 @@ from attnviz.attention.capture import capture
 from attnviz.attention.maps import heads_maps, layers_maps, patch_maps
 from attnviz.attention.verify import verify
 from attnviz.domain import Query
+from attnviz.domain.requests import HeadsRequest, LayersRequest, PatchRequest
 from attnviz.errors import AttentionError, UnsupportedModelError, UsageError
-from attnviz.requests import HeadsRequest, LayersRequest, PatchRequest
 from tests.helpers.planted import backbone_of, dense_attention, planted_call, tiny_vit
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from attnviz.attention.features import cosine, features_maps, output_tokens
+from attnviz.domain.requests import FeaturesRequest
 from attnviz.errors import AttentionError, UsageError
-from attnviz.requests import FeaturesRequest
 from tests.helpers.planted import dense_attention, tiny_vit
 
 CELLS = [[(0, 0), (3, 2)]]

@@ -12,8 +12,8 @@ import torch
 from attnviz.attention.qkv import qkv_maps
 from attnviz.attention.tables import table
 from attnviz.domain import Part
+from attnviz.domain.requests import QkvRequest
 from attnviz.errors import AttentionError, UsageError
-from attnviz.requests import QkvRequest
 from tests.helpers.planted import backbone_of, plain_qkv, tiny_vit
 
 

@@ -17,9 +17,9 @@ from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.relevance import carry, reference_of, relevance_maps
 from attnviz.attention.verify import verify
 from attnviz.domain import Box, FitGeometry, Picture, RelevanceMethod, Size
+from attnviz.domain.requests import RelevanceRequest
 from attnviz.errors import AttentionError, UsageError
 from attnviz.models.head import ClassHead, Part
-from attnviz.requests import RelevanceRequest
 from tests.helpers.planted import backbone_of, planted_call, random_stochastic, tiny_vit
 
 BY_GRADIENT = CHEFER, ROLLOUT = RelevanceMethod.CHEFER, RelevanceMethod.GRADIENT_ROLLOUT

@@ -13,8 +13,8 @@ from attnviz.attention import rollout
 from attnviz.attention.layer_matrix import MatrixPool, layer_matrix, pool_of, push_rows
 from attnviz.attention.rollout import check_options, rollout_maps
 from attnviz.domain import DiscardOrder, Fusion, Query, RolloutOptions
+from attnviz.domain.requests import RolloutRequest
 from attnviz.errors import UsageError
-from attnviz.requests import RolloutRequest
 from tests.helpers.planted import dense_attention, planted_call, random_stochastic, tiny_vit
 
 A1 = [[0.2, 0.5, 0.3], [0.1, 0.6, 0.3], [0.4, 0.4, 0.2]]

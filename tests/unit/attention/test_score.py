@@ -8,8 +8,8 @@ import torch
 
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.score import keep_highest, score_maps, score_terms
+from attnviz.domain.requests import ScoreRequest
 from attnviz.errors import UsageError
-from attnviz.requests import ScoreRequest
 from tests.helpers.planted import dense_attention, planted_call, tiny_vit
 
 ONE = [[0.5, 0.4, 0.1], [0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]

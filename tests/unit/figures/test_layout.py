@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import DrawStyle, Scale
-from attnviz.figures.layout import GAP, grid_of, shown_aspect, tick_text, ticks
-from attnviz.figures.scale import Limits, common_limits, own_limits
+from attnviz.figures.parts.layout import GAP, grid_of, shown_aspect, tick_text, ticks
+from attnviz.figures.parts.scale import Limits, common_limits, own_limits
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.figures.map_table import Heading, _over_pages, measure
+from attnviz.figures.parts.map_table import Heading, _over_pages, measure
 
 
 def rows_of(count):

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from attnviz.domain.mass_mask import mass_mask
 from attnviz.errors import UsageError
-from attnviz.figures.masks import outline
-from attnviz.masks import mass_mask
+from attnviz.figures.parts.masks import outline
 
 
 def _kept(values, threshold):

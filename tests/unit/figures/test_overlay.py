@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import Box, FitGeometry, Interpolation, Size
-from attnviz.figures.overlay import blend, by_head, colour, enlarge, overlay_weight, veiled
-from attnviz.figures.scale import Limits
+from attnviz.figures.parts.overlay import blend, by_head, colour, enlarge, overlay_weight, veiled
+from attnviz.figures.parts.scale import Limits
 
 NEAREST, BILINEAR = Interpolation.NEAREST, Interpolation.BILINEAR
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from attnviz.figures import style
+from attnviz.figures.parts import style
 
 MACHADO = {
     "protanopia": [

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import Size
-from attnviz.figures.token_axis import TokenAxis, area_shares, prefix_names
+from attnviz.figures.parts.token_axis import TokenAxis, area_shares, prefix_names
 from tests.figures import samples
 
 REGISTERS = samples.model_info(prefix=5, registers=4)

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from attnviz.domain import Box, Fit, Size
+from attnviz.domain.requests import SizeRequest
 from attnviz.errors import UsageError
 from attnviz.images.fit import check_size, plan_fit, prepare
-from attnviz.requests import SizeRequest
 from tests.helpers.pictures import GREY, RED, model_info, rgb_image, scene
 
 NATIVE = Size(224, 224)

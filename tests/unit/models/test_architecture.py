@@ -10,7 +10,7 @@ import timm
 from attnviz.domain import Size
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.models.architecture import from_facts, native_size, stored_grid, timm_arguments
-from attnviz.models.facts import Facts
+from attnviz.models.weights.facts import Facts
 
 PLAIN = Facts(
     patch=8, in_chans=3, width=64, depth=3, heads=2, registers=0, has_cls=True, distilled=False,

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import constants
 
 from attnviz.errors import CheckpointError
-from attnviz.models import hub
+from attnviz.models.weights import hub
 
 REPOSITORY = "timm/vit_small_patch8_224.dino"
 

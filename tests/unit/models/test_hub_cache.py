@@ -8,7 +8,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
 from attnviz.errors import CheckpointError
-from attnviz.models import hub
+from attnviz.models.weights import hub
 
 REPOSITORY = "timm/vit_small_patch8_224.dino"
 

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.domain import Positions, Size
 from attnviz.errors import CheckpointError
-from attnviz.models.checkpoint import open_checkpoint
-from attnviz.models.facts import Source
+from attnviz.models.assign import load_strictly
 from attnviz.models.identify import check_against, identify
-from attnviz.models.loading import load_strictly
+from attnviz.models.weights.checkpoint import open_checkpoint
+from attnviz.models.weights.facts import Source
 from tests.helpers.checkpoints import (
     attention_of,
     edit_config,

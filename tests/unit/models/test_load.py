@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from attnviz.domain import Positions, Precision
+from attnviz.domain.requests import ModelRequest
 from attnviz.errors import CheckpointError, UnknownModelError, UsageError
 from attnviz.models import load
+from attnviz.models.assign import move
 from attnviz.models.load import load_backbone
-from attnviz.models.loading import move
-from attnviz.requests import ModelRequest
 from tests.helpers.checkpoints import meta_dinov3, original, pixels, save, timm_model
 from tests.helpers.planted import tiny_vit
 
@@ -146,8 +146,8 @@ def test_a_named_model_with_weights_is_that_of_timm(tmp_path):
     """The module out of the loader and one that timm builds and loads give the same tokens."""
     content = meta_dinov3(bias=0.7)
     model = loaded(tmp_path, content)
-    from attnviz.models.checkpoint import open_checkpoint
-    from attnviz.models.loading import load_strictly
+    from attnviz.models.assign import load_strictly
+    from attnviz.models.weights.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(tmp_path / "weights.pth")
     other = timm_model(checkpoint, "vit_small_patch16_dinov3", qkv_bias=True, img_size=32)

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import save_file
 
 from attnviz.errors import CheckpointError
-from attnviz.models.checkpoint import open_checkpoint
-from attnviz.models.facts import Source
+from attnviz.models.assign import load_strictly
 from attnviz.models.identify import check_against, identify
-from attnviz.models.loading import load_strictly
+from attnviz.models.weights.checkpoint import open_checkpoint
+from attnviz.models.weights.facts import Source
 from tests.helpers import formula_weights
 from tests.helpers.checkpoints import (
     HEADS,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnviz.errors import CheckpointError
-from attnviz.models.checkpoint import open_checkpoint
+from attnviz.models.weights.checkpoint import open_checkpoint
 from tests.helpers.checkpoints import chunked, original, prefixed, save
 
 TEACHER, STUDENT = original(), original(seed=1)

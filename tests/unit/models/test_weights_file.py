@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from attnviz.errors import CheckpointError, UsageError
-from attnviz.models.checkpoint import open_checkpoint
-from attnviz.models.weights_file import read_weights
+from attnviz.models.weights.checkpoint import open_checkpoint
+from attnviz.models.weights.file import read_weights
 from tests.helpers.checkpoints import original, save
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attnviz.domain import ImageFormat
-from attnviz.output.compare import compare, drawing_of, side_by_side
+from attnviz.output.diff import compare, drawing_of, side_by_side
 from attnviz.output.plan import OutputPlan
 from attnviz.output.write import write_array_png, write_figures, write_npz
 from tests.helpers.provenance import provenance

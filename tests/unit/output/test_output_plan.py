@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import ImageFile, ImageFormat
+from attnviz.domain.requests import OutputRequest
 from attnviz.errors import UsageError
 from attnviz.output.plan import NAME_BYTES, OutputPlan, check_folder, plan_outputs, shortened
-from attnviz.requests import OutputRequest
 
 OUT = Path("out")
 

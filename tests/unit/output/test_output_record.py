@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from attnviz.domain import ImageFormat, Provenance, WrittenFile, sha256_of
+from attnviz.domain.requests import OutputRequest
+from attnviz.output.current import is_current, same_work
 from attnviz.output.data import arrays_of
 from attnviz.output.plan import OutputPlan
-from attnviz.output.record import is_current, read_record, record_of, same_work, to_dict, to_json
+from attnviz.output.read_record import read_record
+from attnviz.output.record import record_of, to_dict, to_json
 from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
-from attnviz.requests import OutputRequest
 from tests.helpers.provenance import provenance
 
 FORMATS = tuple(ImageFormat)

@@ -15,16 +15,10 @@ from PIL import Image
 
 from attnviz.domain import ImageFormat
 from attnviz.errors import OutputError
+from attnviz.output.atomic import complete_file
 from attnviz.output.plan import OutputPlan
-from attnviz.output.record import read_record
-from attnviz.output.write import (
-    complete_file,
-    write_array_png,
-    write_csv,
-    write_figure,
-    write_figures,
-    write_npz,
-)
+from attnviz.output.read_record import read_record
+from attnviz.output.write import write_array_png, write_csv, write_figure, write_figures, write_npz
 from tests.helpers.provenance import provenance
 
 FORMATS = tuple(ImageFormat)

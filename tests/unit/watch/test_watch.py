@@ -13,11 +13,11 @@ from torch import nn
 
 import attnviz
 from attnviz.domain import DrawStyle, Fit
+from attnviz.domain.requests import HeadsRequest
 from attnviz.errors import AttnvizError, UnsupportedModelError, UsageError
 from attnviz.images.fit import prepare
-from attnviz.models.live import find_backbone, twin_of
-from attnviz.output.record import read_record
-from attnviz.requests import HeadsRequest
+from attnviz.models.training import find_backbone, twin_of
+from attnviz.output.read_record import read_record
 from tests.helpers import live_models
 from tests.helpers.command_line import arrays, meta
 from tests.helpers.photos import save_scene

@@ -1,0 +1,54 @@
+"""The maps that ``compare --show`` names, from text to values."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from attnviz.cli.parse import did_you_mean
+from attnviz.domain import MapKind
+from attnviz.domain.requests import ShownMap
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHOWN = re.compile(
+    r"([a-z-]+)(?::([+-]?\d{1,6})|@([+-]?\d{1,6}),([+-]?\d{1,6})"
+    r"|@([+-]?\d{1,9}(?:\.\d+)?),([+-]?\d{1,9}(?:\.\d+)?)px)?",
+    re.ASCII,
+)
+_HINT = "write patch@3,7 (row, column) or patch@240,120px (x, y of the picture)"
+
+
+def parse_shown(texts: Sequence[str]) -> tuple[ShownMap, ...]:
+    """The maps of a comparison, each once: ``mean,head:3,patch@3,7``, ``cosine@240,120px``.
+
+    Raises:
+        UsageError: No such map, or a head or place that is missing or not taken.
+    """
+    # A comma before a number stands inside a place.
+    parts = (part for text in texts for part in re.split(r",(?! *[-+\d])", text))
+    return tuple(dict.fromkeys(_shown(part.strip()) for part in parts))
+
+
+def _shown(text: str) -> ShownMap:
+    match = _SHOWN.fullmatch(text)
+    name = re.split("[:@]", text)[0]
+    if name not in set(MapKind):
+        hint = did_you_mean(name, set(MapKind)) or f"one of {', '.join(MapKind)}"
+        raise UsageError(f"--show: no map is called {name!r}", hint)
+    kind = MapKind(name)
+    head, row, column, x, y = match.group(2, 3, 4, 5, 6) if match else (None,) * 5
+    if match is None or (kind is MapKind.HEAD) != (head is not None):
+        hint = "write head:3" if kind is MapKind.HEAD else _HINT
+        raise UsageError(f"--show: {text!r} is no map", hint)
+    at_place = row is not None or x is not None
+    if at_place != (kind in (MapKind.PATCH, MapKind.COSINE)):
+        raise UsageError(f"--show: {text!r} {'has no' if at_place else 'needs a'} place", _HINT)
+    return ShownMap(
+        kind,
+        head=None if head is None else int(head),
+        cell=None if row is None or column is None else (int(row), int(column)),
+        point=None if x is None or y is None else (float(x), float(y)),
+    )

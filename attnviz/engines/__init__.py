@@ -1,0 +1,1 @@
+"""Where the stages run: this machine, or a Ray cluster."""

@@ -1,0 +1,102 @@
+"""The stages joined on one machine, for one picture or many.
+
+Reading runs ahead in threads, the model takes batches of one size in this process (on a CPU single
+pictures, one a core), drawing follows behind in processes that never import torch. Every queue is
+bounded, so memory stays flat.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from attnviz.attention.tables import table
+from attnviz.domain import ImageFile
+from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped
+from attnviz.domain.requests import RunRequest
+from attnviz.engines.draw_pool import Pending, Renderer, is_ready
+from attnviz.engines.replicas import side_by_side
+from attnviz.models.backbone import Backbone
+from attnviz.output.plan import OutputPlan
+from attnviz.stages.draw import RenderJob, finish, job_of
+from attnviz.stages.model import ModelStage
+from attnviz.stages.read import ReadStage, Ready, Seen
+
+READERS = 2
+
+
+class LocalRun:
+    """One run over pictures that exist, with a loaded model."""
+
+    def __init__(
+        self, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
+    ) -> None:
+        self.request = request
+        self.plans = plans
+        self.reading = ReadStage(request, model.info, model.device.type)
+        self.modelling = ModelStage(request, model)
+
+    def events(self) -> Generator[Event, None, None]:
+        """One event a picture, in the order of the pictures where batches hold one each."""
+        workers = self._workers()
+        models = side_by_side(self.modelling, len(self.plans))
+        with (
+            ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
+            Renderer(workers) as renderer,
+        ):
+            waiting: deque[tuple[Seen, tuple[dict[str, Any], ...], Pending | None]] = deque()
+            try:
+                for outcome in models.outcomes(self._read_ahead(readers)):
+                    if not isinstance(outcome, Seen):
+                        yield outcome
+                    else:
+                        current = outcome.ready.current
+                        pending = None if current else renderer.submit(self._job(outcome))
+                        waiting.append((outcome, table(outcome.maps), pending))
+                    while waiting and (len(waiting) > 2 * workers or _is_done(waiting[0][2])):
+                        yield self._finished(renderer, *waiting.popleft())
+                while waiting:
+                    yield self._finished(renderer, *waiting.popleft())
+            except BaseException:
+                readers.shutdown(wait=False, cancel_futures=True)
+                renderer.cancel()
+                raise
+
+    def _workers(self) -> int:
+        if self.request.workers is not None:
+            return self.request.workers
+        if len(self.plans) == 1:
+            # Drawn here, unless a process is sooner there than this one has loaded matplotlib.
+            return int(is_ready())
+        return max(1, min(8, (os.cpu_count() or 2) - 1))
+
+    def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[Ready | Skipped | Failed]:
+        window = READERS + 2
+        pending: deque[Future[Ready | Skipped | Failed]] = deque()
+        for file, plan in self.plans.items():
+            pending.append(readers.submit(self.reading.read, file, plan))
+            if len(pending) > window:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+    def _job(self, seen: Seen) -> RenderJob:
+        return job_of(self.request, self.plans[seen.ready.file], seen.ready, seen.maps)
+
+    def _finished(
+        self,
+        renderer: Renderer,
+        seen: Seen,
+        rows: tuple[dict[str, Any], ...],
+        pending: Pending | None,
+    ) -> Done | Skipped | Failed:
+        if pending is None:
+            return Skipped(seen.ready.file, SAME_WORK, rows)
+        return finish(seen.ready, rows, seen.notes, lambda: renderer.result(pending))
+
+
+def _is_done(pending: Pending | None) -> bool:
+    return pending is None or pending.future.done()

@@ -1,0 +1,182 @@
+"""The page: a template, a style sheet, scripts, and one block of data a layer, in one file.
+
+Nothing in it is loaded from elsewhere, and its content security policy forbids that. Whatever comes
+from outside (names above all) is text: escaped here, set as text content by the scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+
+from attnviz.explorer.factors import compressed, factors, packed
+from attnviz.explorer.picture import data_address, seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from attnviz.domain import ByteArray, ModelInfo, Provenance, QueryKeys, RolloutMaps
+
+CMAPS = ("inferno", "viridis", "magma", "cividis", "gray", "hot")
+"""Colour maps that a page offers: perceptually uniform ones, grey, and the older figures' hot."""
+
+SCRIPTS = ("data.js", "attention.js", "state.js", "panels.js", "controls.js", "save.js", "main.js")
+"""In the order in which they stand in the page: ``main.js``, the last, begins to run them."""
+
+VERSION = 1
+"""Of the layout of a page's data."""
+
+
+@dataclass(frozen=True, eq=False)
+class PageContent:
+    """What a page shows. ``rollout``: at the depths of the page's layers; None without.
+
+    pixels: (height, width, 3) uint8 of the original picture. name: the picture's, as text.
+    record: how the page was made, as one line of JSON.
+    """
+
+    maps: QueryKeys
+    rollout: RolloutMaps | None
+    pixels: ByteArray
+    name: str
+    provenance: Provenance
+    record: str
+
+
+def page(content: PageContent) -> bytes:
+    """The whole file, in UTF-8."""
+    facts, blocks = _facts(content)
+    style, script = _source("explore.css"), _scripts()
+    data = [_block("facts", _json(facts), "application/json")]
+    data.append(_block("record", content.record.replace("<", "\\u003c"), "application/json"))
+    data += [_block(name, text, "text/plain") for name, text in blocks.items()]
+    text = Template(_source("template.html")).substitute(
+        title=html.escape(f"{_readable(content.name)} - attention explorer"),
+        policy=html.escape(policy(style, script)),
+        style=style,
+        script=script,
+        data="\n".join(data),
+    )
+    return text.encode("utf-8")
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy: this style sheet, this script, pictures in the page; no more."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{_hash(style)}'",
+            f"script-src '{_hash(script)}'",
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def token_names(info: ModelInfo) -> list[str]:
+    """What the prefix tokens are called, in their order."""
+    names = ["CLS"] if info.has_cls else []
+    names += ["DIST"] * (info.prefix - info.registers - len(names))
+    return names + [f"R{number}" for number in range(1, info.registers + 1)]
+
+
+def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the scripts read at once, and the compressed blocks that they read when needed."""
+    maps, info = content.maps, content.provenance.model
+    blocks: dict[str, str] = {}
+    steps, ranks = [], []
+    for place, layer in enumerate(maps.layers):
+        rounded = factors(maps.query[place], maps.key[place])
+        blocks[f"layer-{layer}"] = _base64(packed(rounded))
+        steps.append(rounded.step)
+        ranks.append(rounded.query.shape[0])
+    if content.rollout is not None:
+        prefix = content.rollout.at_depth_prefix
+        patches = content.rollout.at_depth.reshape(prefix.shape[0], -1)
+        rows = np.ascontiguousarray(np.concatenate([prefix, patches], axis=1), "<f4")  # K, N
+        blocks["rollout"] = _base64(compressed(rows.tobytes()))
+    image = seen(content.pixels, content.provenance.geometry)
+    facts = {
+        "version": VERSION,
+        "name": _readable(content.name),
+        "model": info.name,
+        "random": info.random_weights,
+        "grid": list(content.provenance.geometry.grid),
+        "prefix": token_names(info),
+        "heads": int(maps.query.shape[1]),
+        "layers": list(maps.layers),
+        "depth": info.depth,
+        "ranks": ranks,
+        "steps": steps,
+        "rollout": _rollout_facts(content.rollout),
+        "picture": {"width": image.width, "height": image.height, "address": data_address(image)},
+        "cmaps": {name: _base64(_table(name)) for name in CMAPS},
+    }
+    return facts, blocks
+
+
+def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:
+    if rollout is None:
+        return None
+    options = rollout.options
+    return {
+        "depths": list(rollout.depths),
+        "query": rollout.query.value,
+        "fusion": options.fusion.value,
+        "residual": options.residual,
+        "discard": options.discard_ratio,
+    }
+
+
+def _table(name: str) -> bytes:
+    """A colour map as 256 times red, green, blue."""
+    colours = np.asarray(mpl.colormaps[name](np.arange(256) / 255, bytes=True))
+    return np.ascontiguousarray(colours[:, :3]).tobytes()
+
+
+def _source(name: str) -> str:
+    return files("attnviz.explorer").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def _scripts() -> str:
+    """All scripts as one, in a scope of their own."""
+    parts = [_source(name) for name in SCRIPTS]
+    return "\n".join(('"use strict";', "{", *parts, "}", ""))
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    """JSON that may stand inside a script element: no ``<``, so no end tag and no comment."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _block(name: str, text: str, kind: str) -> str:
+    return f'<script type="{kind}" id="{name}">{text}</script>'
+
+
+def _readable(name: str) -> str:
+    """The name without what no font shows: control characters, and bytes that are no text."""
+    return "".join(_characters(name))
+
+
+def _characters(name: str) -> Iterator[str]:
+    for character in name:
+        yield character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,245 @@
+"""A model that is being trained, as a backbone of its own that its training never notices.
+
+The live model is read and nothing else: it is not run, hooked, switched to evaluation or moved. Its
+twin is another module whose parameters are views of the live ones, so it costs no second set of
+weights where these are float32. A model of timm's code is copied structure by structure. Any other
+(DINO's and DINOv2's own code, transformers) becomes timm's model of its layout, the one that its
+checkpoint would become; what names and shapes do not tell (heads, norm epsilon, activation, scale)
+is read from the live modules, and refused where timm's model computes something else.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnviz.domain import Positions
+from attnviz.domain.requests import ModelRequest
+from attnviz.errors import UnsupportedModelError, UsageError
+from attnviz.models import backbone
+from attnviz.models.assign import move
+from attnviz.models.backbone import Backbone
+from attnviz.models.load import FAMILIES, assemble
+from attnviz.models.weights import huggingface
+from attnviz.models.weights.checkpoint import Checkpoint, convert_original, original_facts
+from attnviz.models.weights.networks import preferred
+
+_IMAGENET: dict[str, Any] = {
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+    "interpolation": "bicubic",
+}
+"""How pixels are prepared where the model does not say it."""
+
+_TIMM = frozenset(f"timm.models.{family}" for family in FAMILIES)
+_SCALE_TOLERANCE = 1e-6
+
+
+def twin_of(model: nn.Module, name: str | None = None) -> Backbone:
+    """The Vision Transformer inside ``model`` as it is now, in evaluation mode and float32.
+
+    ``name``: what figures call it; by default the name of its class. Valid until the live weights
+    change. Call it, and run the twin, inside ``undisturbed``.
+
+    Raises:
+        UsageError: There is no Vision Transformer in the model, or there are several.
+        UnsupportedModelError: Its attention cannot be shown exactly.
+        CheckpointError: Its tensors are not those of a known layout.
+    """
+    live = find_backbone(model)
+    name = name or type(live).__name__
+    if any(hasattr(parameter, "full_tensor") for parameter in live.parameters()):
+        raise UsageError(
+            f"the parameters of {name} are spread over processes",
+            "gather them into a model of one process and watch that",
+        )
+    if any(base.__module__ in _TIMM for base in type(live).__mro__):
+        return _copied(live, name)
+    return _rebuilt(live, name)
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Random states, autocast and log levels are afterwards what they were."""
+    states, logger = (random.getstate(), np.random.get_state()), logging.getLogger("timm")  # noqa: NPY002
+    level = logger.level
+    cuda = range(torch.cuda.device_count()) if _cuda_is_used() else ()
+    with (
+        torch.random.fork_rng(devices=cuda),
+        torch.autocast(_device_of(model).type, enabled=False),
+    ):
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002
+            logger.setLevel(level)
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that draws: the only one, or the one of rank 0."""
+    distributed = torch.distributed
+    started = distributed.is_available() and distributed.is_initialized()
+    return not started or distributed.get_rank() == 0
+
+
+def find_backbone(model: nn.Module) -> nn.Module:
+    """The Vision Transformer in a model, whatever wraps it; of teacher and student, the teacher.
+
+    Raises:
+        UsageError: None or several.
+    """
+    found: dict[str, nn.Module] = {}
+    for name, part in model.named_modules():
+        root = f"{name}." if name else ""
+        if _is_vit(part) and not any(root.startswith(outer) for outer in found):
+            found[root] = part
+    chosen = preferred(list(found))
+    if not chosen:
+        raise UsageError(
+            f"there is no Vision Transformer in {type(model).__name__}",
+            "a ViT has patch_embed and blocks, or embeddings as in transformers",
+        )
+    if len(chosen) > 1:
+        names = ", ".join(root.removesuffix(".") for root in chosen)
+        raise UsageError(
+            f"{type(model).__name__} holds {len(chosen)} Vision Transformers: {names}",
+            "watch one of them",
+        )
+    return _plain(found[chosen[0]])
+
+
+def _plain(part: nn.Module) -> nn.Module:
+    """What a compiled module was made of; any other module itself."""
+    return getattr(part, "_orig_mod", part)
+
+
+def _is_vit(part: nn.Module) -> bool:
+    original = hasattr(getattr(part, "patch_embed", None), "proj") and hasattr(part, "blocks")
+    return original or hasattr(getattr(part, "embeddings", None), "patch_embeddings")
+
+
+def _cuda_is_used() -> bool:
+    used: Any = torch.cuda.is_initialized
+    return bool(used())
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _copied(live: Any, name: str) -> Backbone:
+    """The same modules once more, without their hooks, around views of the same parameters."""
+    if live.patch_embed.proj.weight.shape[1] != 3:
+        raise UnsupportedModelError(f"{name} does not take pictures of 3 channels")
+    twin: Any = copy.deepcopy(live, _known(live))
+    twin = twin.eval().requires_grad_(requires_grad=False)
+    if hasattr(twin, "grad_checkpointing"):
+        twin.grad_checkpointing = False
+    _take_any_size(twin)
+    given = getattr(twin, "pretrained_cfg", None) or {}
+    size = twin.patch_embed.img_size or given["input_size"][1:]
+    twin.pretrained_cfg = _IMAGENET | dict(given) | {"input_size": (3, *size)}
+    info = backbone.read_info(twin, name, type(live).__name__, Positions.TIMM)
+    twin = move(twin, _device_of(live), torch.float32)
+    return Backbone(twin, info, offset=False)
+
+
+def _known(live: nn.Module) -> dict[int, Any]:
+    """What a deep copy shall take for things it meets: views of tensors, and no hooks."""
+    memo: dict[int, Any] = {}
+    for part in live.modules():
+        for parameter in part._parameters.values():  # noqa: SLF001
+            if parameter is not None:
+                memo[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)
+        for value in (*part._buffers.values(), *vars(part).values()):  # noqa: SLF001
+            if isinstance(value, Tensor):
+                memo[id(value)] = value.detach()
+        for attribute, value in vars(part).items():
+            if attribute.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")):
+                memo[id(value)] = OrderedDict()
+    # A compiled part stands for the one that it was made of.
+    for part in reversed(list(live.modules())):
+        if (plain := _plain(part)) is not part:
+            memo[id(part)] = copy.deepcopy(plain, memo)
+    return memo
+
+
+def _take_any_size(twin: Any) -> None:
+    """What timm's ``dynamic_img_size`` switches when a model is built."""
+    embed = twin.patch_embed
+    embed.strict_img_size = False
+    if not getattr(twin, "dynamic_img_size", True):
+        twin.dynamic_img_size, embed.flatten = True, False
+        embed.output_fmt = type(embed.output_fmt)("NHWC")
+
+
+def _rebuilt(live: nn.Module, name: str) -> Backbone:
+    """A model of timm's, of the layout that the live tensors are named after."""
+    path = Path(name)
+    tensors = dict(live.state_dict())
+    if huggingface.is_layout(tensors):
+        config = _config_of(live)
+        source = huggingface.source_of(config, path)
+        tensors, ignored = huggingface.convert(tensors, source, path)
+        facts = huggingface.facts_of(config, source, tensors, path)
+    else:
+        source, tensors, ignored = convert_original(tensors, path)
+        facts = original_facts(tensors, source, path)
+        facts = replace(facts, **_settings(live, name, facts.width))
+    checkpoint = Checkpoint(
+        path, (), None, source, tensors, facts, None, None, tuple(ignored), {}, None
+    )
+    request = ModelRequest(checkpoint=path, device=str(_device_of(live)))
+    twin = assemble(request, None, checkpoint)
+    twin.info = replace(twin.info, name=name)
+    return twin
+
+
+def _config_of(live: Any) -> dict[str, Any]:
+    config: dict[str, Any] = live.config.to_dict()
+    return config
+
+
+def _settings(live: nn.Module, name: str, width: int) -> dict[str, Any]:
+    """Heads and norm epsilon of the live modules, after a look at what else shapes do not tell."""
+    parts = [part for block in _blocks(live) for part in block.modules()]
+    attending = [part for part in parts if isinstance(getattr(part, "num_heads", None), int)]
+    heads = _only(name, "number of heads", (part.num_heads for part in attending))
+    eps = _only(
+        name, "norm epsilon", (p.eps for p in live.modules() if isinstance(p, nn.LayerNorm))
+    )
+    for part in attending:
+        scale = getattr(part, "scale", None)
+        if isinstance(scale, float) and abs(scale - (width / heads) ** -0.5) > _SCALE_TOLERANCE:
+            raise UnsupportedModelError(f"{name} scales its attention by {scale:g}, not d^-0.5")
+    for part in parts:
+        act = getattr(part, "act", None)
+        if act is not None and not (isinstance(act, nn.GELU) and act.approximate == "none"):
+            raise UnsupportedModelError(
+                f"{name} has {type(act).__name__} between its layers, not GELU",
+                "timm's model of this layout has GELU, so its attention would be another",
+            )
+    return {"heads": heads, "eps": eps}
+
+
+def _blocks(live: Any) -> list[nn.Module]:
+    return list(live.blocks)
+
+
+def _only(name: str, what: str, values: Iterable[Any]) -> Any:
+    different = sorted(set(values))
+    if len(different) != 1:
+        raise UnsupportedModelError(f"{name} has no single {what} ({different or 'none found'})")
+    return different[0]

@@ -1,0 +1,1 @@
+"""From weights files, folders and hubs to tensors under timm's names."""

@@ -1,0 +1,94 @@
+"""Whether the files of a picture stand already, made in the same way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from attnviz.domain import Provenance, sha256_of
+from attnviz.output.read_record import read_record
+from attnviz.output.record import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from attnviz.domain.requests import OutputRequest
+    from attnviz.output.plan import OutputPlan
+
+
+IDENTITY = (
+    *("command", "model", "weights", "weights_sha256", "image_sha256", "like_sha256"),
+    *("options", "size"),
+)
+"""The entries of a record that make a figure what it is: a change of work changes one of them."""
+
+
+_PLACES = ("checkpoint", "like")
+"""Options that say where something lies, not what it is; its hash does."""
+
+
+def identity(provenance: Provenance) -> dict[str, Any]:
+    """The entries ``IDENTITY`` of the record."""
+    record = json.loads(to_json(provenance))
+    return {key: record[key] for key in IDENTITY}
+
+
+def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """The entries of a record, or of its options, that are not as in ``wanted``, by name."""
+    names = []
+    for key, value in wanted.items():
+        if key != "options":
+            names += [key] if record.get(key) != value else []
+            continue
+        old = record.get("options") or {}
+        both = sorted(old.keys() | value.keys())
+        names += [n for n in both if n not in _PLACES and old.get(n) != value.get(n)]
+    return tuple(names)
+
+
+def same_work(record: dict[str, Any] | None, provenance: Provenance) -> bool:
+    """Whether a file with this record shows what would be drawn now: image, weights, options."""
+    return record is not None and not differences(record, identity(provenance))
+
+
+def is_current(plan: OutputPlan, output: OutputRequest, provenance: Provenance) -> bool:
+    """Whether everything that would be written stands there already, made in the same way."""
+    return stands(plan, output, identity(provenance))
+
+
+def stands(plan: OutputPlan, output: OutputRequest, wanted: Mapping[str, Any]) -> bool:
+    """Whether every file that would be written is there, and its record agrees with ``wanted``.
+
+    That goes for each format, the data, and what the record says stands beside: further pages,
+    overlays, and the table of scores, which has no record and goes by its content.
+    """
+    if wanted["options"].get("csv") and not plan.path("csv").is_file():
+        return False
+    for path in recorded_paths(plan, output):
+        record = read_record(path)
+        if record is None or differences(record, wanted):
+            return False
+        beside = record.get("beside", {})
+        if not all(_stands_beside(plan, tail, beside[tail], wanted) for tail in beside):
+            return False
+    return True
+
+
+def _stands_beside(
+    plan: OutputPlan, tail: str, digest: str | None, wanted: Mapping[str, Any]
+) -> bool:
+    path = plan.path(tail)
+    if digest is None:
+        record = read_record(path)
+        return record is not None and not differences(record, wanted)
+    try:
+        return sha256_of(path.read_bytes()) == digest
+    except OSError:
+        return False
+
+
+def recorded_paths(plan: OutputPlan, output: OutputRequest) -> list[Path]:
+    """The files of a picture that carry a record: each format's first page, and the data."""
+    suffixes = [image_format.value for image_format in output.formats]
+    return [plan.path(suffix) for suffix in (*suffixes, *(["npz"] if output.save_data else []))]

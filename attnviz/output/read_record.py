@@ -1,0 +1,110 @@
+"""The record inside a figure or data file, read back."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import struct
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from attnviz.output.record import KEY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+_PNG_START = b"\x89PNG\r\n\x1a\n"
+
+
+_MOST_TEXT = 1 << 20
+
+
+_PDF_SUBJECT = re.compile(rb"/Subject\s*\(((?:[^\\()]|\\.|\([^()]*\))*)\)", re.DOTALL)
+
+
+_PDF_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
+
+
+_SVG_DESCRIPTION = re.compile(rb"<dc:description>(.*?)</dc:description>", re.DOTALL)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The record inside a PNG, PDF, SVG or NPZ file; None without one, or in a broken file.
+
+    Nothing is drawn or decompressed: of a PNG only the chunks before the pixels are read.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        return None
+    try:
+        with path.open("rb") as stream:
+            text = reader(stream)
+        record = json.loads(text) if text else None
+    except (OSError, ValueError, KeyError, struct.error):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _from_png(stream: BinaryIO) -> str | None:
+    if stream.read(8) != _PNG_START:
+        return None
+    while True:
+        head = stream.read(8)
+        length, kind = struct.unpack(">I4s", head)
+        if kind in {b"IDAT", b"IEND"}:
+            return None
+        if kind != b"tEXt" or length > _MOST_TEXT:
+            stream.seek(length + 4, 1)
+            continue
+        key, _, text = stream.read(length).partition(b"\0")
+        stream.seek(4, 1)
+        if key == KEY.encode():
+            return text.decode("latin-1")
+
+
+def _from_pdf(stream: BinaryIO) -> str | None:
+    # The information dictionary stands uncompressed, and near the end.
+    found = None
+    for found in _PDF_SUBJECT.finditer(stream.read()):  # noqa: B007  (the last one counts)
+        pass
+    if found is None:
+        return None
+    unescaped = re.sub(
+        rb"\\(.)", lambda part: _PDF_ESCAPES.get(part[1], part[1]), found[1], flags=re.DOTALL
+    )
+    return unescaped.decode("ascii")
+
+
+def _from_svg(stream: BinaryIO) -> str | None:
+    found = _SVG_DESCRIPTION.search(stream.read(_MOST_TEXT))
+    return html.unescape(found[1].decode("utf-8")) if found else None
+
+
+def _from_npz(stream: BinaryIO) -> str | None:
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(stream, allow_pickle=False) as arrays:
+            return str(arrays["meta"].item())
+    except (zipfile.BadZipFile, EOFError, NotImplementedError):
+        return None
+
+
+def _from_gif(stream: BinaryIO) -> str | None:
+    from PIL import Image
+
+    with Image.open(stream, formats=["GIF"]) as image:
+        comment = image.info.get("comment", b"")
+    return bytes(comment).decode("ascii")
+
+
+_READERS = {
+    ".gif": _from_gif,
+    ".png": _from_png,
+    ".pdf": _from_pdf,
+    ".svg": _from_svg,
+    ".npz": _from_npz,
+}

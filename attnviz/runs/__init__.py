@@ -1,0 +1,1 @@
+"""What one command does from start to end."""

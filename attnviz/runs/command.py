@@ -1,0 +1,112 @@
+"""One command over many pictures. Prints nothing; what happens is yielded as events.
+
+``attnviz.engines.local`` joins the stages on one machine, ``attnviz.engines.ray`` on many. Both
+need torch, which takes seconds to import: it is imported when the inputs are known to be fine and a
+cluster has begun to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.domain import ImageFile
+from attnviz.domain.events import Event, Failed, Started
+from attnviz.domain.requests import RunRequest
+from attnviz.images.find import Found
+from attnviz.images.fit import check_size
+from attnviz.output.plan import OutputPlan, check_folder
+from attnviz.stages.plan import check_relevance, plan_request
+
+if TYPE_CHECKING:
+    from attnviz.engines.local import LocalRun
+    from attnviz.engines.ray.connect import Starting
+    from attnviz.engines.ray.engine import ClusterRun
+    from attnviz.models.backbone import Backbone
+
+
+def run(
+    request: RunRequest, model: Backbone | None = None, into: Path | None = None
+) -> Iterator[Event]:
+    """Draw one command's figures of all pictures.
+
+    ``model``: the one that the request names, where it is loaded already. ``into``: write below
+    this folder instead of the request's, under the same names.
+
+    Yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` a picture. Without any
+    picture only the ``Failed`` of the inputs are yielded and no model is loaded. With
+    ``fail_fast`` the first ``Failed`` is the last event.
+
+    Raises:
+        AttnvizError: Nothing can be done at all: the options, the model or the output folder.
+    """
+    with closing(_events(request, model, into)) as events:
+        for event in events:
+            yield event
+            if request.fail_fast and isinstance(event, Failed):
+                return
+
+
+def _events(
+    request: RunRequest, model: Backbone | None, into: Path | None
+) -> Generator[Event, None, None]:
+    check_relevance(request)
+    found, plans = plan_request(request, into)
+    check_folder(into or request.output.folder, plans.values())
+    with _cluster(request, found) as starting:
+        if found.files:
+            model = _checked(request, model)
+            work = _joined(starting, request, model, plans)
+            total = len(found.files) + len(found.missing)
+            yield Started(total, model.info, model.notes, found.skipped)
+        for name, error in found.missing:
+            yield Failed(name, error)
+        if found.files:
+            with closing(work.events()) as events:
+                yield from events
+
+
+def _checked(request: RunRequest, model: Backbone | None) -> Backbone:
+    """The model of a request, loaded unless it is there, and able to do what is asked."""
+    from attnviz.attention.compute import check_command
+    from attnviz.models.load import load_backbone
+
+    if model is None:
+        named = request.model
+        # The machine where a run on a cluster begins need not have the device of its models.
+        model = load_backbone(replace(named, device="cpu") if request.cluster else named)
+    check_command(model.info, request.command)
+    check_size(model.info.patch, request.inputs.size, request.inputs.fit)
+    return model
+
+
+def _cluster(request: RunRequest, found: Found) -> AbstractContextManager[Starting | None]:
+    """The cluster that a request asks for, starting while the model loads; None without one."""
+    if request.cluster is None or not found.files:
+        return nullcontext()
+    # Ray is an extra, and slow to import.
+    from attnviz.engines.ray.connect import cluster
+
+    return cluster(request.cluster)
+
+
+def _joined(
+    starting: Starting | None,
+    request: RunRequest,
+    model: Backbone,
+    plans: Mapping[ImageFile, OutputPlan],
+) -> LocalRun | ClusterRun:
+    """The stages joined, with the model."""
+    if starting is None:
+        from attnviz.engines.local import LocalRun
+
+        return LocalRun(request, model, plans)
+    from attnviz.engines.ray.engine import ClusterRun
+    from attnviz.stages.model import ModelStage
+
+    # Asked for its errors: those of a command's second picture are told before anything runs.
+    ModelStage(request, model)
+    return ClusterRun(starting.ray(), request, model, plans)

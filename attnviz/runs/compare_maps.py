@@ -1,0 +1,151 @@
+"""Which command computes a map that a comparison shows, and which of its arrays that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.domain import (
+    ComparedMap,
+    FeaturesMaps,
+    HeadsMaps,
+    MapKind,
+    MatrixMaps,
+    Part,
+    PatchMaps,
+    QkvMaps,
+    RolloutMaps,
+    ScoreMaps,
+)
+from attnviz.domain.requests import (
+    FeaturesRequest,
+    HeadsRequest,
+    MatrixRequest,
+    PatchRequest,
+    QkvRequest,
+    RolloutRequest,
+    ScoreRequest,
+)
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.domain import FloatArray, IntArray, Maps, ModelInfo
+    from attnviz.domain.requests import CommandRequest, ShownMap
+
+
+_PARTS = {
+    MapKind.QUERY_PCA: Part.QUERY,
+    MapKind.KEY_PCA: Part.KEY,
+    MapKind.VALUE_PCA: Part.VALUE,
+    MapKind.QUERY_NORM: Part.QUERY,
+    MapKind.KEY_NORM: Part.KEY,
+    MapKind.VALUE_NORM: Part.VALUE,
+}
+_NORMS = (MapKind.QUERY_NORM, MapKind.KEY_NORM, MapKind.VALUE_NORM)
+
+
+def command_of(shown: ShownMap, layer: int | None) -> CommandRequest:
+    """The command, with its own defaults, whose result holds the map.
+
+    layer: None is the last one of attention, and for tokens the model's output.
+    """
+    last = -1 if layer is None else layer
+    cells = () if shown.cell is None else (shown.cell,)
+    points = () if shown.point is None else (shown.point,)
+    commands: dict[MapKind, CommandRequest] = {
+        MapKind.PATCH: PatchRequest(layer=last, cells=cells, points=points),
+        MapKind.ROLLOUT: RolloutRequest(),
+        MapKind.SCORE: ScoreRequest(layer=last),
+        MapKind.PCA: FeaturesRequest(layer=layer),
+        MapKind.FOREGROUND: FeaturesRequest(layer=layer, foreground=True),
+        MapKind.NORM: FeaturesRequest(layer=layer),
+        MapKind.COSINE: FeaturesRequest(layer=layer, cells=cells, points=points),
+        MapKind.ENTROPY: MatrixRequest(layer=last),
+        MapKind.TO_CLS: MatrixRequest(layer=last),
+        # Of all three parts, whichever is shown: they come of one pass.
+        **dict.fromkeys(_PARTS, QkvRequest(layer=last)),
+    }
+    return commands.get(shown.kind, HeadsRequest(layer=last, distance=False))
+
+
+def resolved(info: ModelInfo, shown: tuple[ShownMap, ...]) -> tuple[ShownMap, ...]:
+    """The maps with heads counted from 0, each once.
+
+    Raises:
+        UsageError: The model has no such head, or no class token to attend to.
+    """
+    found = []
+    for each in shown:
+        head = each.head
+        if head is not None and not -info.heads <= head < info.heads:
+            raise UsageError(
+                f"--show {each}: {info.name} has heads 0 to {info.heads - 1}",
+                "compare models by mean, rollout or heads where they have not the same heads",
+            )
+        if each.kind is MapKind.TO_CLS and not info.has_cls:
+            raise UsageError(
+                f"--show {each}: {info.name} has no CLS token", "leave it out, or show entropy"
+            )
+        found.append(each if head is None else replace(each, head=head % info.heads))
+    return tuple(dict.fromkeys(found))
+
+
+def compared(shown: ShownMap, maps: Maps) -> ComparedMap:
+    """The map among what its command computed: the very array that ``--save-data`` writes.
+
+    Only means over heads, and the lengths of the vectors of all heads, are computed here.
+    """
+    kind = shown.kind
+    match maps:
+        case HeadsMaps():
+            found = ComparedMap(kind, _of_heads(shown, maps), layer=maps.layer)
+        case PatchMaps():
+            values = _one(maps.attention[0].mean(axis=0))
+            found = ComparedMap(kind, values, layer=maps.layer, cell=_first(maps.cells))
+        case RolloutMaps():
+            found = ComparedMap(kind, _one(maps.rollout), rollout=maps.options)
+        case ScoreMaps():
+            found = ComparedMap(kind, _one(maps.score), layer=maps.layer)
+        case FeaturesMaps():
+            found = _of_features(kind, maps)
+        case MatrixMaps():
+            found = ComparedMap(kind, _of_matrix(kind, maps), layer=maps.layer)
+        case QkvMaps():
+            part = maps.parts.index(_PARTS[kind])
+            values = _one(maps.joint_norms[part]) if kind in _NORMS else maps.joint_components[part]
+            found = ComparedMap(kind, values, layer=maps.layer)
+        case _:
+            raise TypeError(f"{type(maps).__name__} holds no {kind}")
+    return found
+
+
+def _of_heads(shown: ShownMap, maps: HeadsMaps) -> FloatArray:
+    if shown.kind is MapKind.MEAN:
+        return _one(maps.attention.mean(axis=0))
+    return maps.attention if shown.head is None else maps.attention[[shown.head]]
+
+
+def _of_features(kind: MapKind, maps: FeaturesMaps) -> ComparedMap:
+    if kind is MapKind.NORM:
+        return ComparedMap(kind, _one(maps.norm), layer=maps.layer)
+    if kind is MapKind.COSINE:
+        return ComparedMap(kind, maps.similarity, layer=maps.layer, cell=_first(maps.cells))
+    return ComparedMap(kind, maps.components, maps.foreground, maps.layer)
+
+
+def _of_matrix(kind: MapKind, maps: MatrixMaps) -> FloatArray:
+    if kind is MapKind.TO_CLS and maps.to_cls is not None:
+        return _one(maps.to_cls.mean(axis=0))
+    entropy = maps.token_entropy.mean(axis=0)[maps.prefix :]
+    return _one(entropy.reshape(maps.grid))
+
+
+def _first(cells: IntArray) -> tuple[int, int]:
+    row, column = cells[0].tolist()
+    return row, column
+
+
+def _one(values: FloatArray) -> FloatArray:
+    return np.ascontiguousarray(values[None])

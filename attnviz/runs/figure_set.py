@@ -1,0 +1,166 @@
+"""Many figures in one go: planned together, then drawn with one model load for each model."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.domain.events import SAME_WORK, Skipped, Started
+from attnviz.domain.requests import HeadsRequest, ScoreRequest
+from attnviz.errors import UsageError
+from attnviz.output.current import recorded_paths
+from attnviz.runs.preview import Outlook, outlook
+from attnviz.stages.plan import plan_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from attnviz.domain.config_source import Origin
+    from attnviz.domain.events import Event
+    from attnviz.domain.requests import ModelRequest, RunRequest
+    from attnviz.output.plan import OutputPlan
+
+
+@dataclass(frozen=True)
+class SetFigure:
+    """One entry of a set: a command over one or more pictures, and where it was written."""
+
+    request: RunRequest
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class PlannedFigure:
+    """An entry whose pictures are known. ``names``: STEM.COMMAND of each; ``number``: from 0."""
+
+    figure: SetFigure
+    number: int
+    names: tuple[str, ...]
+
+    @property
+    def request(self) -> RunRequest:
+        """What is asked for."""
+        return self.figure.request
+
+
+def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
+    """Find all pictures and settle all destinations.
+
+    Raises:
+        UsageError: A picture that is not there, or two figures that would be written to one file.
+    """
+    planned = []
+    owners: dict[str, SetFigure] = {}
+    for number, figure in enumerate(figures):
+        with located(figure):
+            found, plans = plan_request(figure.request)
+            for _, error in found.missing:
+                raise UsageError(f"images: {error.message}", error.hint)
+        for plan in plans.values():
+            for path in _paths(plan, figure.request):
+                owner = owners.setdefault(str(path.absolute()).casefold(), figure)
+                if owner is not figure:
+                    raise UsageError(
+                        f"{figure.origin.file}:{figure.origin.line}: {path} is also written by "
+                        f"the figure of line {owner.origin.line}",
+                        "give one of them another name or out",
+                    )
+        names = tuple(f"{plan.stem}.{plan.command}" for plan in plans.values())
+        planned.append(PlannedFigure(figure, number, names))
+    return planned
+
+
+def _paths(plan: OutputPlan, request: RunRequest) -> list[Path]:
+    paths = recorded_paths(plan, request.output)
+    command = request.command
+    if isinstance(command, ScoreRequest) and command.csv:
+        paths.append(plan.path("csv"))
+    if isinstance(command, HeadsRequest) and command.overlay:
+        # Of one head stands for those of all: overlays are PNG files under the figure's own name.
+        paths.append(plan.path("png", "head0"))
+    return paths
+
+
+def outlook_of(figure: PlannedFigure) -> list[Outlook]:
+    """What drawing an entry would do, told without its model.
+
+    Raises:
+        UsageError: As ``outlook``, with the line of the file.
+    """
+    with located(figure.figure):
+        looks = outlook(figure.request)
+    if figure.request.output.skip_existing:
+        return looks
+    return [dataclasses.replace(look, current=False) for look in looks]
+
+
+def draw_set(
+    figures: Sequence[PlannedFigure], into: Path | None = None
+) -> Iterator[tuple[PlannedFigure, Event]]:
+    """Draw all entries, grouped by model; each event comes with the entry that it is of.
+
+    A model is loaded when the first of its figures has to be drawn. ``into``: entry n of the set
+    is written below ``into``/n, whatever stands at its place.
+
+    Raises:
+        AttnvizError: As ``run``, with the line of the file where an option is to blame.
+    """
+    total = sum(len(figure.names) for figure in figures)
+    for group in _by_model(figures):
+        looks = {} if into is not None else {id(figure): outlook_of(figure) for figure in group}
+        if looks and all(look.current for each in looks.values() for look in each):
+            for figure in group:
+                for look in looks[id(figure)]:
+                    yield figure, Skipped(look.file, SAME_WORK)
+            continue
+        yield from _draw_group(group, into, total)
+
+
+def _draw_group(
+    group: Sequence[PlannedFigure], into: Path | None, total: int
+) -> Iterator[tuple[PlannedFigure, Event]]:
+    # torch and timm come with it: a set that is current needs neither.
+    from attnviz.models.load import load_backbone
+    from attnviz.runs import command as pipeline
+
+    with located(group[0].figure):
+        model = load_backbone(group[0].request.model)
+    for place, figure in enumerate(group):
+        folder = None if into is None else place_of(figure, into)
+        with located(figure.figure):
+            for event in pipeline.run(figure.request, model, folder):
+                if isinstance(event, Started):
+                    notes = event.notes if place == 0 else ()
+                    yield figure, dataclasses.replace(event, total=total, notes=notes)
+                else:
+                    yield figure, event
+
+
+def place_of(figure: PlannedFigure, into: Path) -> Path:
+    """Where ``draw_set`` writes an entry below ``into``: no two entries share a folder."""
+    return into / str(figure.number)
+
+
+def _by_model(figures: Sequence[PlannedFigure]) -> list[list[PlannedFigure]]:
+    groups: list[tuple[ModelRequest, list[PlannedFigure]]] = []
+    for figure in figures:
+        wanted = dataclasses.replace(figure.request.model, verify=False)
+        for model, members in groups:
+            if model == wanted:
+                members.append(figure)
+                break
+        else:
+            groups.append((wanted, [figure]))
+    return [members for _, members in groups]
+
+
+@contextmanager
+def located(figure: SetFigure) -> Iterator[None]:
+    """A ``UsageError`` about an entry, told with the line that it is written on."""
+    try:
+        yield
+    except UsageError as error:
+        raise figure.origin.explain(error.message, error.hint) or error from error
