@@ -208,10 +208,11 @@ class _Interception(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         self.calls += 1
         call = _read_call(self.layer, *args, **(kwargs or {}))
-        output = self.handler(call)
-        if self.layer == self.last:
-            raise _Stop
-        return call.fused() if output is None else output
+        with torch.autocast(call.query.device.type, enabled=False):
+            output = self.handler(call)
+            if self.layer == self.last:
+                raise _Stop
+            return call.fused() if output is None else output
 
 
 def _read_call(
@@ -231,6 +232,12 @@ def _read_call(
         repeats = query.shape[1] // key.shape[1]
         key = key.repeat_interleave(repeats, dim=1)
         value = value.repeat_interleave(repeats, dim=1)
+    if torch.is_autocast_enabled(query.device.type):
+        # What the kernel is given under autocast.
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(dtype)
     return AttentionCall(
         layer, query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else scale
     )
@@ -239,7 +246,7 @@ def _read_call(
 def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -> None:
     """Run the model on a batch up to the attention of layer ``last``, passing each to ``handler``.
 
-    batch: (B, 3, h, w), on the model's device, in its number type. Blocks after ``last`` and the
+    batch: (B, 3, h, w) float32, on the model's device. Blocks after ``last`` and the
     rest of that block do not run.
 
     Raises:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,6 +24,20 @@ from attnviz.attention.capture import (
     intercepted,
 )
 from attnviz.errors import UnsupportedModelError
+
+
+@dataclass(eq=False)
+class _ClsState:
+    """CLS of each image during a pass: (B, width) float32, and what is added to it.
+
+    ``before``: where it enters a block; ``added``: by that block's attention, within ``tolerance``;
+    ``final``: before the last norm.
+    """
+
+    before: Tensor = field(init=False)
+    added: Tensor = field(init=False)
+    tolerance: float = 0.0
+    final: Tensor = field(init=False)
 
 
 def cls_contributions(
@@ -38,7 +53,7 @@ def cls_contributions(
         AttentionError: The attention breaks an invariant.
     """
     written: list[Tensor] = []
-    hooked: dict[str, Tensor] = {}
+    cls = _ClsState()
     chosen = list(heads)
 
     def handle(call: AttentionCall) -> None:
@@ -47,18 +62,19 @@ def cls_contributions(
         attention = call.rows(call.first_token)[:, :, 0, :, None]  # B, H, N, 1
         parts = attention * call.value.float()  # B, H, N, d
         _, total, _, width = parts.shape
-        hooked["attention"] = parts.sum(dim=2).flatten(1) @ weight.T + bias  # B, width
+        cls.tolerance = OUTPUT_TOLERANCE[call.value.dtype]
+        cls.added = parts.sum(dim=2).flatten(1) @ weight.T + bias  # B, width
         of_heads = weight.view(-1, total, width)[:, chosen]  # width, h, d
         added = torch.einsum("bhnd,whd->bnw", parts[:, chosen], of_heads)
         written.append(added if not written else written.pop().add_(added))
 
     with (
         torch.inference_mode(),
-        _hooked(model, hooked),
+        _hooked(model, cls),
         intercepted(model, batch, model.info.depth, handle),
     ):
         tokens = model.run(batch)
-    return written[0], hooked["last"], tokens.float()
+    return written[0], cls.final, tokens.float()
 
 
 def along(norm: nn.Module, direction: Tensor, cls: Tensor, written: Tensor) -> Tensor:
@@ -95,21 +111,21 @@ def _projection(block: Any, name: str) -> tuple[Tensor, Tensor]:
 
 
 @contextmanager
-def _hooked(model: AttentionModel, hooked: dict[str, Tensor]) -> Iterator[None]:
-    """Store CLS where it enters a block and the last norm; check what attention adds to it."""
+def _hooked(model: AttentionModel, cls: _ClsState) -> Iterator[None]:
+    """Keep ``cls`` up to date during a pass; check that attention is added to it."""
 
     def enter(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        hooked["block"] = inputs[0][:, 0].float()
+        cls.before = inputs[0][:, 0].float()
 
     def check(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        added = inputs[0][:, 0].float() - hooked["block"]
-        size = max(1.0, inputs[0][:, 0].abs().max().item())
-        deviation = (added - hooked["attention"]).abs().max().item() / size
-        if not deviation < OUTPUT_TOLERANCE[inputs[0].dtype]:
+        after = inputs[0][:, 0].float()
+        size = max(1.0, after.abs().max().item())
+        deviation = (after - cls.before - cls.added).abs().max().item() / size
+        if not deviation < cls.tolerance:
             raise _unsupported(model.info.name)
 
     def finish(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        hooked["last"] = inputs[0][:, 0].float()
+        cls.final = inputs[0][:, 0].float()
 
     handles = [model.norm.register_forward_pre_hook(finish)]
     try:

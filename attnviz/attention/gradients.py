@@ -61,12 +61,12 @@ def attention_gradients(
         AttentionError: The target or a gradient is not finite.
         UnsupportedModelError: A layer was not reached.
     """
-    if batch.dtype == torch.float16:
-        raise no_gradients_in_float16()
     calls: list[AttentionCall] = []
     outputs: list[Tensor] = []
 
     def handle(call: AttentionCall) -> Tensor:
+        if call.value.dtype == torch.float16:
+            raise no_gradients_in_float16()
         output = call.fused()
         if not outputs:
             # No gradient is needed before the first attention's output, so the graph begins here.

@@ -19,6 +19,7 @@ from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.models.architecture import Architecture
 from attnviz.models.head import ClassHead
 from attnviz.models.positions import PositionTable
+from attnviz.models.precision import product_type, products_in
 
 RANDOM_SEED = 0
 
@@ -28,7 +29,8 @@ class Backbone:
 
     ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
     gradients, and is never changed by a run. ``notes`` are lines that a user should see once.
-    ``head``: the classifier that came with the weights, if any.
+    ``head``: the classifier that came with the weights, if any. ``dtype``: the number type of the
+    matrix products in its blocks; input and tokens are float32.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Backbone:
         self.notes = notes
         self.head = head
         self.device = parameter.device
-        self.dtype = parameter.dtype
+        self.dtype = product_type(module)
         self._positions = PositionTable(module, info.positions, offset=offset)
 
     @property
@@ -65,7 +67,8 @@ class Backbone:
     def run(self, batch: Tensor) -> Tensor:
         """The plain forward pass: (B, 3, h, w) to the tokens after the last norm, (B, N, width)."""
         height, width = batch.shape[-2:]
-        with self._positions.at(Size(height // self.info.patch, width // self.info.patch)):
+        grid = Size(height // self.info.patch, width // self.info.patch)
+        with self._positions.at(grid), products_in(self.dtype, self.module, self.device):
             forward: Any = self.module.forward_features
             tokens: Tensor = forward(batch)
             return tokens
@@ -91,11 +94,11 @@ class Backbone:
         )
 
     def batch(self, images: Sequence[PreparedImage]) -> Tensor:
-        """Prepared pictures of one size as a (B, 3, h, w) tensor on the model's device."""
+        """Prepared pictures of one size as a (B, 3, h, w) float32 tensor on the device."""
         stacked = torch.from_numpy(np.stack([image.tensor for image in images]))
         if self.device.type == "cuda":
             stacked = stacked.pin_memory()
-        return stacked.to(self.device, self.dtype, non_blocking=True)
+        return stacked.to(self.device, non_blocking=True)
 
 
 def compute_with(threads: int) -> None:
