@@ -23,6 +23,7 @@ from attnviz.attention.capture import (
     AttentionModel,
     intercepted,
 )
+from attnviz.attention.choose import head_index
 from attnviz.errors import UnsupportedModelError
 
 
@@ -54,7 +55,7 @@ def cls_contributions(
     """
     written: list[Tensor] = []
     cls = _ClsState()
-    chosen = list(heads)
+    chosen = head_index(heads, batch.device)
 
     def handle(call: AttentionCall) -> None:
         block: Any = model.blocks[call.layer]

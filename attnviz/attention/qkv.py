@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnviz.attention.arrays import TokenLayout, as_array, layout_of
 from attnviz.attention.capture import NOT_FINITE_HINT, AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import choose_heads, choose_layer
+from attnviz.attention.choose import choose_heads, choose_layer, head_index
 from attnviz.attention.pca import principal_components
 from attnviz.domain import Part, QkvMaps
 from attnviz.domain.requests import QkvRequest
@@ -36,9 +36,10 @@ def qkv_maps(model: AttentionModel, batch: Tensor, request: QkvRequest) -> list[
         if call.layer != layer:
             return
         tensors = {Part.QUERY: call.query, Part.KEY: call.key, Part.VALUE: call.value}
+        index = head_index(heads, batch.device)
         for image in range(batch.shape[0]):
             vectors = np.stack(
-                [as_array(tensors[part][image, list(heads)]) for part in request.parts]
+                [as_array(tensors[part][image, index]) for part in request.parts]
             )  # S, H, N, d
             if not np.isfinite(vectors).all():
                 raise AttentionError(

@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity
 
 from attnviz.attention.arrays import as_array, layout_of
 from attnviz.attention.capture import AttentionModel
-from attnviz.attention.choose import choose_heads
+from attnviz.attention.choose import choose_heads, head_index
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
@@ -247,7 +247,8 @@ def fused_rows(
 
     Chefer takes the positive part of every head, gradient rollout that of their mean.
     """
+    index = head_index(heads, layer.gradient.device)
     for block, weighted in layer.weighted_blocks():
         if method is RelevanceMethod.CHEFER:
             weighted.clamp_(min=0)
-        yield block.rows, weighted[list(heads)].mean(dim=0).clamp_(min=0)
+        yield block.rows, weighted[index].mean(dim=0).clamp_(min=0)

@@ -21,7 +21,13 @@ from torch import Tensor
 from attnviz.attention.arrays import TokenLayout, as_array, layout_of
 from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.choose import (
+    choose_heads,
+    choose_layer,
+    choose_layers,
+    head_index,
+    need_cls,
+)
 from attnviz.attention.layer_matrix import (
     LayerMatrix,
     MatrixPool,
@@ -168,7 +174,7 @@ def _record_layer(
 
 
 def _maps(plan: _Plan, recording: _Recording) -> RolloutMaps:
-    last_rows = _query_rows(recording.calls[plan.last], plan)[list(plan.heads)]
+    last_rows = _query_rows(recording.calls[plan.last], plan)
     rows = as_array(_roll(plan, recording, last_rows))  # K, N
     at_depth = plan.layout.to_grid(rows)
     prefix = plan.layout.prefix
@@ -187,10 +193,12 @@ def _maps(plan: _Plan, recording: _Recording) -> RolloutMaps:
 
 
 def _query_rows(call: AttentionCall, plan: _Plan) -> Tensor:
-    """The row of the query in one layer of one image, every head: (H, N)."""
+    """The row of the query in one layer of one image, of the chosen heads: (h, N)."""
     if plan.query is Query.MEAN:
-        return patch_mean_row(call, plan.layout.prefix)
-    return call.rows(call.first_token)[0, :, 0]
+        rows = patch_mean_row(call, plan.layout.prefix)
+    else:
+        rows = call.rows(call.first_token)[0, :, 0]
+    return rows[head_index(plan.heads, rows.device)]
 
 
 def _roll(plan: _Plan, recording: _Recording, last_rows: Tensor) -> Tensor:
@@ -232,9 +240,10 @@ def _pass_call(plan: _Plan, call: AttentionCall, vectors: Tensor) -> Tensor:
     """``_pass_layer`` without a matrix: rows are made and used, a block at a time."""
     identity, weight = plan.options.residual, 1 - plan.options.residual
     out = torch.zeros_like(vectors)
+    index = head_index(plan.heads, vectors.device)
     for block in row_blocks(call):
         fused = vectors.new_empty(block.weights.shape[1:])
-        fuse(block, plan.heads, plan.options.fusion, fused)
+        fuse(block, index, plan.options.fusion, fused)
         push_rows(vectors, block.rows, fused, identity, weight, out)
     return out
 

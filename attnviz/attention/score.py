@@ -17,7 +17,7 @@ from torch import Tensor
 from attnviz.attention.arrays import as_array, layout_of
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import choose_heads, choose_layer, need_cls
+from attnviz.attention.choose import choose_heads, choose_layer, head_index, need_cls
 from attnviz.domain import Query, ScoreMaps
 from attnviz.domain.requests import ScoreRequest
 from attnviz.errors import UsageError
@@ -74,10 +74,11 @@ def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> l
     def handle(call: AttentionCall) -> None:
         if call.layer != layer:
             return
+        index = head_index(heads, batch.device)
         for image in range(batch.shape[0]):
             one = call.of_image(image)
-            cls_row = one.unchecked_rows(one.first_token)[0, list(heads), 0]  # H, N
-            patch_mean = patch_mean_row(one, info.prefix)[list(heads)]  # H, N
+            cls_row = one.unchecked_rows(one.first_token)[0, index, 0]  # H, N
+            patch_mean = patch_mean_row(one, info.prefix)[index]  # H, N
             terms = score_terms(cls_row, patch_mean, info.prefix)
             cls_term, patch_term = (as_array(term).reshape(layout.grid) for term in terms)
             score = cls_term + patch_term
