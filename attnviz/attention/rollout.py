@@ -29,9 +29,9 @@ from attnviz.attention.choose import (
     need_cls,
 )
 from attnviz.attention.layer_matrix import (
+    Fuser,
     LayerMatrix,
     MatrixPool,
-    fuse,
     layer_matrix,
     pool_of,
     push_rows,
@@ -240,10 +240,10 @@ def _pass_call(plan: _Plan, call: AttentionCall, vectors: Tensor) -> Tensor:
     """``_pass_layer`` without a matrix: rows are made and used, a block at a time."""
     identity, weight = plan.options.residual, 1 - plan.options.residual
     out = torch.zeros_like(vectors)
-    index = head_index(plan.heads, vectors.device)
+    fuser = Fuser(plan.heads, call.query.shape[1], plan.options.fusion, vectors.device)
     for block in row_blocks(call):
         fused = vectors.new_empty(block.weights.shape[1:])
-        fuse(block, index, plan.options.fusion, fused)
+        fuser.fuse(block, fused)
         push_rows(vectors, block.rows, fused, identity, weight, out)
     return out
 
