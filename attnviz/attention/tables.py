@@ -108,7 +108,8 @@ def _relevance_row(maps: RelevanceMaps) -> Row:
     row: Row = {"method": maps.method.value}
     if maps.like is None:
         row |= {"target": f"class {maps.class_index}", "value": maps.value}
-        row["probability"] = maps.probability
+        if maps.probability is not None:
+            row["probability"] = maps.probability
     else:
         row |= {"target": f"like {maps.like.name}", "value": maps.value}
     if maps.signed:
