@@ -19,15 +19,15 @@ import torch
 from attnviz.attention.compute import compute
 from attnviz.attention.memory import free_bytes
 from attnviz.domain import Box, FitGeometry, RolloutOptions, Size
-from attnviz.domain.requests import (
+from attnviz.domain.kinds import (
     CommandRequest,
     HeadsRequest,
     LayersRequest,
-    ModelRequest,
     PatchRequest,
     RolloutRequest,
     ScoreRequest,
 )
+from attnviz.domain.requests import ModelRequest
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from benchmarks.report import Plan, table

@@ -13,7 +13,6 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from attnviz.attention.tables import table
 from attnviz.domain import ImageFile
 from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped
 from attnviz.domain.requests import RunRequest
@@ -55,7 +54,7 @@ class LocalRun:
                     else:
                         current = outcome.ready.current
                         pending = None if current else renderer.submit(self._job(outcome))
-                        waiting.append((outcome, table(outcome.maps), pending))
+                        waiting.append((outcome, outcome.maps.rows(), pending))
                     while waiting and (len(waiting) > 2 * workers or _is_done(waiting[0][2])):
                         yield self._finished(renderer, *waiting.popleft())
                 while waiting:

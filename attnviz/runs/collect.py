@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attnviz.domain import ImageFile, WrittenFile
+    from attnviz.domain.comparison import CompareRequest
     from attnviz.domain.events import Event
-    from attnviz.domain.requests import CompareRequest
 
 
 def gather(request: RunRequest | CompareRequest, events: Iterator[Event]) -> Iterator[Event]:

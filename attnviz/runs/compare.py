@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.attention.memory import largest_batch
 from attnviz.domain import (
     ComparedMap,
@@ -24,9 +24,9 @@ from attnviz.domain import (
     WrittenFile,
     sha256_of,
 )
+from attnviz.domain.comparison import CompareRequest, MapSpec, compared_arrays, comparison_options
 from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped, Started
-from attnviz.domain.options import compared_options
-from attnviz.domain.requests import CommandRequest, CompareRequest, ShownMap
+from attnviz.domain.kinds import CommandRequest
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.figures import draw_comparison
 from attnviz.images.find import find_images
@@ -36,7 +36,6 @@ from attnviz.models.backbone import Backbone
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
 from attnviz.output.current import recorded_paths
-from attnviz.output.data import compared_arrays
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -103,7 +102,7 @@ def _figure(
     failed: list[Failed],
     passed_over: tuple[tuple[Path, str], ...],
 ) -> Iterator[Event]:
-    options = compared_options(request)
+    options = comparison_options(request)
     total = 1 + len(failed)
     output = request.output
     skip = output.skip_existing and not output.every_number
@@ -113,7 +112,7 @@ def _figure(
         return
     cells: dict[ImageFile, list[_Cell]] = {file: [] for file in images}
     several = len(images) + len(failed) > 1
-    shown: tuple[ShownMap, ...] = ()
+    shown: tuple[MapSpec, ...] = ()
     for place, wanted in enumerate(request.models):
         model = load_backbone(wanted)
         shown = _agreed(model.info, request, shown)
@@ -142,8 +141,8 @@ def _figure(
 
 
 def _agreed(
-    info: ModelInfo, request: CompareRequest, before: tuple[ShownMap, ...]
-) -> tuple[ShownMap, ...]:
+    info: ModelInfo, request: CompareRequest, before: tuple[MapSpec, ...]
+) -> tuple[MapSpec, ...]:
     """The maps with heads counted from 0, which must be the same as those of models ``before``."""
     shown = resolved(info, request.shown)
     if before and shown != before:
@@ -156,12 +155,12 @@ def _agreed(
 
 
 def _checked_commands(
-    request: CompareRequest, info: ModelInfo, shown: tuple[ShownMap, ...]
-) -> dict[ShownMap, CommandRequest]:
+    request: CompareRequest, info: ModelInfo, shown: tuple[MapSpec, ...]
+) -> dict[MapSpec, CommandRequest]:
     """What computes each map; what the model cannot honour raises here."""
     commands = {each: command_of(each, request.layer) for each in shown}
     for command in commands.values():
-        check_command(info, command)
+        check_request(info, command)
     check_size(info.patch, request.inputs.size, request.inputs.fit)
     return commands
 
@@ -170,7 +169,7 @@ def _cell(
     request: CompareRequest,
     model: Backbone,
     image: RgbImage,
-    commands: dict[ShownMap, CommandRequest],
+    commands: dict[MapSpec, CommandRequest],
     options: dict[str, Any],
 ) -> _Cell:
     inputs = request.inputs

@@ -6,25 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.attention.memory import largest_batch
 from attnviz.domain import (
-    DEFAULT_MASS,
     HeadsMaps,
     ImageFile,
     Maps,
     PreparedImage,
-    Query,
     RolloutMaps,
 )
+from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.events import Done, Event, Failed, Started
-from attnviz.domain.requests import (
-    CommandRequest,
-    HeadsRequest,
-    InputRequest,
-    ModelRequest,
-    RolloutRequest,
-)
+from attnviz.domain.kinds import CommandRequest, HeadsRequest, RolloutRequest
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.images.find import Found, find_images
 from attnviz.images.fit import check_size, prepare
@@ -37,18 +30,6 @@ from attnviz.stages.model import maps_of
 
 MARK = ".mask"
 """What a mask may have behind its picture's stem: ``cat.mask.png`` for ``cat.jpg``."""
-
-
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """Which model is judged, on which pictures, with which masks (a file, folder or glob)."""
-
-    model: ModelRequest
-    inputs: InputRequest
-    masks: str
-    layer: int = -1
-    threshold: float = DEFAULT_MASS
-    query: Query = Query.CLS
 
 
 @dataclass(frozen=True)
@@ -79,7 +60,7 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
         heads = HeadsRequest(layer=request.layer, distance=False, query=request.query)
         rollout = RolloutRequest(query=request.query)
         for command in (heads, rollout):
-            check_command(model.info, command)
+            check_request(model.info, command)
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)
         notes = (*model.notes, *_left_out(alone))
         yield Started(len(pairs) + len(found.missing), model.info, notes, found.skipped)

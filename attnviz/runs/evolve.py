@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.attention.memory import largest_batch
 from attnviz.domain import (
-    DEFAULT_MASS,
-    DrawStyle,
     EvolutionMaps,
     HeadsMaps,
     ImageFile,
@@ -21,21 +19,12 @@ from attnviz.domain import (
     Picture,
     PreparedImage,
     Provenance,
-    Query,
     RgbImage,
-    Rows,
     WrittenFile,
 )
 from attnviz.domain.events import SAME_WORK, Done, Event, Skipped, Started
-from attnviz.domain.options import written_options
-from attnviz.domain.requests import (
-    HeadsRequest,
-    InputRequest,
-    LayersRequest,
-    ModelRequest,
-    OutputRequest,
-    RunRequest,
-)
+from attnviz.domain.evolution import EvolutionRequest
+from attnviz.domain.requests import InputRequest, RunRequest, run_options
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.images.find import find_images
@@ -47,7 +36,6 @@ from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of
 from attnviz.output.animation import write_gif
 from attnviz.output.current import is_current, same_work
-from attnviz.output.data import evolution_arrays
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -60,34 +48,6 @@ if TYPE_CHECKING:
     from attnviz.domain import BoolArray
 
 COMMAND = "evolve"
-
-
-@dataclass(frozen=True)
-class EvolutionRequest:
-    """Which checkpoints are compared, on which picture (one), and what is drawn of them.
-
-    ``mask``: the object's pixels, for the Jaccard index of mass masks that hold ``threshold``.
-    """
-
-    checkpoints: tuple[Path, ...]
-    model: ModelRequest
-    inputs: InputRequest
-    output: OutputRequest
-    style: DrawStyle = field(default_factory=DrawStyle)
-    rows: Rows = Rows.HEADS
-    layer: int = -1
-    heads: tuple[int, ...] | None = None
-    query: Query = Query.CLS
-    mask: Path | None = None
-    threshold: float = DEFAULT_MASS
-    animation: bool = False
-
-    @property
-    def command(self) -> HeadsRequest | LayersRequest:
-        """What every checkpoint is asked for."""
-        if self.rows is Rows.LAYERS:
-            return LayersRequest(heads=self.heads, distance=False, query=self.query)
-        return HeadsRequest(self.layer, self.heads, distance=False, query=self.query)
 
 
 def evolve(request: EvolutionRequest) -> Iterator[Event]:
@@ -128,7 +88,7 @@ def _picture_of(inputs: InputRequest) -> ImageFile:
 
 def _load(request: EvolutionRequest, path: Path) -> Backbone:
     model = load_backbone(replace(request.model, checkpoint=path))
-    check_command(model.info, request.command)
+    check_request(model.info, request.command)
     return model
 
 
@@ -198,7 +158,7 @@ def _provenance(
 
 def _options(request: EvolutionRequest) -> dict[str, Any]:
     run = RunRequest(request.command, request.model, request.inputs, request.output, request.style)
-    options = {"rows": request.rows.value, **written_options(run)}
+    options = {"rows": request.rows.value, **run_options(run)}
     del options["no-distance"]
     if request.mask is not None:
         options |= {"mask": str(request.mask), "threshold": request.threshold}
@@ -223,7 +183,7 @@ def _write(
     picture = Picture(image.pixels, prepared.geometry, image.file.path.name)
     written = []
     if request.output.save_data:
-        written.append(write_npz(plan.path("npz"), evolution_arrays(maps), provenance))
+        written.append(write_npz(plan.path("npz"), maps.arrays(), provenance))
     if request.animation:
         frames = draw_frames(maps, picture, provenance.model, style)
         written.append(write_gif(frames, plan.path("gif"), style.dpi, provenance))

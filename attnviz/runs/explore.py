@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
@@ -19,8 +18,9 @@ from attnviz.domain import (
     WrittenFile,
 )
 from attnviz.domain.events import Done, Event, Failed, Started
-from attnviz.domain.options import set_options, written_inputs
-from attnviz.domain.requests import InputRequest, LayersRequest, ModelRequest, RolloutRequest
+from attnviz.domain.explorer import ExploreRequest
+from attnviz.domain.kinds import LayersRequest, RolloutRequest
+from attnviz.domain.options import given_options, request_options
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
@@ -34,20 +34,6 @@ from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
 from attnviz.stages.model import maps_of, verified
 from attnviz.stages.read import versions
-
-
-@dataclass(frozen=True)
-class ExploreRequest:
-    """One picture, the layers of its page (None: all), and where the page goes.
-
-    ``file`` None: ``STEM.explore.html`` in the default folder.
-    """
-
-    model: ModelRequest
-    inputs: InputRequest
-    layers: tuple[int, ...] | None = None
-    rollout: bool = True
-    file: Path | None = None
 
 
 def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
@@ -145,7 +131,7 @@ def _rollout(model: Backbone, picture: PreparedImage, layers: tuple[int, ...]) -
 
 
 def _written(request: ExploreRequest, layers: tuple[int, ...]) -> dict[str, object]:
-    options = written_inputs(request.model, request.inputs)
+    options = request_options(request.model, request.inputs)
     options["layers"] = ",".join(map(str, layers))
     options["no-rollout"] = not request.rollout
-    return set_options(options)
+    return given_options(options)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from attnviz._version import __version__
 from attnviz.domain import Provenance
 from attnviz.domain.events import SAME_WORK, Failed, Skipped
-from attnviz.domain.options import command_name, written_options
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.requests import run_options
 from attnviz.errors import AttnvizError
 from attnviz.images.fit import prepare
 from attnviz.images.read import read_image
 from attnviz.output.current import is_current
-from attnviz.stages.plan import like_digest
+from attnviz.stages.plan import second_digest
 
 if TYPE_CHECKING:
     from attnviz.domain import ImageFile, Maps, ModelInfo, PreparedImage
@@ -61,8 +62,8 @@ class ReadStage:
         self.request = request
         self.info = info
         self.device = device
-        self.options = written_options(request)
-        self.like_sha256 = like_digest(request.command)
+        self.options = run_options(request)
+        self.like_sha256 = second_digest(request.command)
         self.versions = versions()
 
     def read(self, file: ImageFile, plan: OutputPlan) -> Ready | Skipped | Failed:
@@ -77,7 +78,7 @@ class ReadStage:
         image = read_image(file, max_pixels=inputs.max_pixels)
         prepared = prepare(image, self.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
         provenance = Provenance(
-            command=command_name(self.request.command),
+            command=kind_of(self.request.command).name,
             model=self.info,
             image=str(file.path),
             image_sha256=image.sha256,

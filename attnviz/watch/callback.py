@@ -8,22 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.domain import DrawStyle, Fit, ImageFormat, WrittenFile
 from attnviz.domain.events import Failed, Skipped
-from attnviz.domain.options import command_name
+from attnviz.domain.kinds import KINDS, CommandRequest, kind_of
 from attnviz.domain.requests import (
-    CommandRequest,
-    FeaturesRequest,
-    HeadsRequest,
     InputRequest,
-    LayersRequest,
     ModelRequest,
     OutputRequest,
-    PatchRequest,
-    RolloutRequest,
     RunRequest,
-    ScoreRequest,
     SizeRequest,
 )
 from attnviz.errors import UsageError
@@ -36,15 +29,6 @@ from attnviz.stages.model import ModelStage
 from attnviz.stages.plan import plan_request
 from attnviz.stages.read import ReadStage, Ready
 from attnviz.watch.board import Board, open_board
-
-FIGURES: dict[str, type[CommandRequest]] = {
-    "heads": HeadsRequest,
-    "layers": LayersRequest,
-    "rollout": RolloutRequest,
-    "patch": PatchRequest,
-    "score": ScoreRequest,
-    "features": FeaturesRequest,
-}
 
 _log = logging.getLogger("attnviz.watch")
 
@@ -82,7 +66,7 @@ class Watch:
         if self.every < 1:
             raise UsageError(f"every={self.every} is no number of steps", "1 or more")
         self._commands = tuple(_command(figure) for figure in self.figures)
-        names = [command_name(command) for command in self._commands]
+        names = [kind_of(command).name for command in self._commands]
         if len(set(names)) < len(names):
             raise UsageError("two figures of one kind would share a name", "use a second Watch")
         self._inputs = InputRequest(
@@ -130,7 +114,7 @@ class Watch:
             twin.info, name=f"{twin.info.name}, step {step}", weights=f"in training, step {step}"
         )
         for command in self._commands:
-            check_command(twin.info, command)
+            check_request(twin.info, command)
         check_size(twin.info.patch, self.size, self._inputs.fit)
         for command in self._commands:
             request = self._request(command, step)
@@ -169,9 +153,9 @@ def _listed(images: Sequence[str | Path]) -> Sequence[str | Path]:
 def _command(figure: str | CommandRequest) -> CommandRequest:
     if not isinstance(figure, str):
         return figure
-    if figure not in FIGURES:
-        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(FIGURES)}")
-    return FIGURES[figure]()
+    if figure not in KINDS:
+        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(KINDS)}")
+    return KINDS[figure].request()
 
 
 def _at(step: int, picture: Ready | Skipped | Failed) -> Ready | Skipped | Failed:

@@ -12,7 +12,7 @@ from PIL import Image
 
 import attnviz
 from attnviz.domain import HeadsMaps, RolloutMaps, RolloutOptions
-from attnviz.domain.requests import HeadsRequest
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.images.find import find_images
 from attnviz.runs import evaluate as evaluation_run
 from attnviz.runs.evaluate import pair_with_masks

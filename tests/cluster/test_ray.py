@@ -11,9 +11,9 @@ import pytest
 
 from attnviz.domain import DrawStyle, ImageFile
 from attnviz.domain.events import Done, Failed, Skipped, Started
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.domain.requests import (
     ClusterRequest,
-    HeadsRequest,
     InputRequest,
     ModelRequest,
     OutputRequest,

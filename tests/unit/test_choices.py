@@ -10,7 +10,8 @@ import pytest
 
 import attnviz
 from attnviz.domain import DrawStyle, Positions, RolloutOptions
-from attnviz.domain.requests import HeadsRequest, InputRequest, LayersRequest, RolloutRequest
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, RolloutRequest
+from attnviz.domain.requests import InputRequest
 from tests.figures.rendering import texts_of
 
 GIVEN = (

@@ -8,13 +8,8 @@ import pytest
 import torch
 
 from attnviz.domain.events import Done, Failed
-from attnviz.domain.requests import (
-    HeadsRequest,
-    InputRequest,
-    ModelRequest,
-    OutputRequest,
-    RunRequest,
-)
+from attnviz.domain.kinds import HeadsRequest
+from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 from attnviz.runs import command as pipeline
 from attnviz.stages import model as model_stage
 from tests.helpers.command_line import files_below

@@ -11,7 +11,8 @@ import pytest
 
 from attnviz import api
 from attnviz.domain import DrawStyle, Provenance
-from attnviz.domain.requests import HeadsRequest, OutputRequest
+from attnviz.domain.kinds import HeadsRequest
+from attnviz.domain.requests import OutputRequest
 from attnviz.engines.draw_pool import Renderer
 from attnviz.errors import OutputError
 from attnviz.output.atomic import complete_file

@@ -13,18 +13,15 @@ import torch
 
 from attnviz.domain import RolloutOptions
 from attnviz.domain.events import Failed
-from attnviz.domain.requests import (
+from attnviz.domain.kinds import (
     HeadsRequest,
-    InputRequest,
     LayersRequest,
-    ModelRequest,
-    OutputRequest,
     PatchRequest,
     RelevanceRequest,
     RolloutRequest,
-    RunRequest,
     ScoreRequest,
 )
+from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 from attnviz.engines import local as local_run
 from attnviz.engines import replicas as module
 from attnviz.engines.replicas import SideBySide, side_by_side

@@ -120,7 +120,6 @@ class ModelWorker:
     def __init__(self, job: Job, model: Any, threads: int) -> None:
         import ray
 
-        from attnviz.attention.tables import table
         from attnviz.engines.replicas import side_by_side
         from attnviz.models.backbone import compute_with
         from attnviz.stages.model import ModelStage
@@ -128,7 +127,6 @@ class ModelWorker:
         _enter(job.folder)
         compute_with(threads)
         backbone = ray.get(model[0]).to(job.device)
-        self._table = table
         self._stage = side_by_side(ModelStage(job.request, backbone), threads)
 
     def __call__(self, block: Any) -> Iterator[Any]:
@@ -152,7 +150,7 @@ class ModelWorker:
                     yield _block(packed(left.pop(outcome.name)[0], outcome))
                 elif isinstance(outcome, Seen):
                     number, plan = left.pop(str(outcome.ready.file.path))
-                    drawing = _Drawing(plan, outcome, self._table(outcome.maps))
+                    drawing = _Drawing(plan, outcome, outcome.maps.rows())
                     yield _block(packed(number, drawing))
         except Exception as error:  # noqa: BLE001 - raised again where the run began
             for number, _ in left.values():

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from attnviz.domain import ImageFormat, Provenance, WrittenFile, sha256_of
 from attnviz.domain.requests import OutputRequest
 from attnviz.output.current import is_current, same_work
-from attnviz.output.data import arrays_of
 from attnviz.output.plan import OutputPlan
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of, to_dict, to_json
@@ -222,17 +221,15 @@ def test_arrays_have_the_names_and_shapes_that_are_documented() -> None:
     rows = np.zeros((2, 4, 5), np.float32)
     prefix, entropy = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
     saved = {
-        "heads": arrays_of(HeadsMaps(rows, prefix, entropy, entropy, 11, heads)),
-        "without distance": arrays_of(HeadsMaps(rows, prefix, entropy, None, 11, heads)),
-        "patch": arrays_of(
-            PatchMaps(rows[None], prefix[None], entropy[None], np.array([[3, 4]]), 11, heads)
-        ),
-        "rollout": arrays_of(
-            RolloutMaps(
-                grid, prefix[0], grid, RolloutOptions(), 11, (5,), grid[None], prefix[:1], heads
-            )
-        ),
-        "score": arrays_of(ScoreMaps(grid, grid, grid, grid > 0, 0.5, 11, heads)),
+        "heads": HeadsMaps(rows, prefix, entropy, entropy, 11, heads).arrays(),
+        "without distance": HeadsMaps(rows, prefix, entropy, None, 11, heads).arrays(),
+        "patch": PatchMaps(
+            rows[None], prefix[None], entropy[None], np.array([[3, 4]]), 11, heads
+        ).arrays(),
+        "rollout": RolloutMaps(
+            grid, prefix[0], grid, RolloutOptions(), 11, (5,), grid[None], prefix[:1], heads
+        ).arrays(),
+        "score": ScoreMaps(grid, grid, grid, grid > 0, 0.5, 11, heads).arrays(),
     }
     shapes = {
         kind: {name: array.shape for name, array in arrays.items()}

@@ -13,7 +13,7 @@ from torch import nn
 
 import attnviz
 from attnviz.domain import DrawStyle, Fit
-from attnviz.domain.requests import HeadsRequest
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.errors import AttnvizError, UnsupportedModelError, UsageError
 from attnviz.images.fit import prepare
 from attnviz.models.training import find_backbone, twin_of

@@ -6,17 +6,18 @@ Layers, heads and sizes are only read here; whether a model has them is asked on
 from __future__ import annotations
 
 import math
-import os
 import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from attnviz.domain import COLUMN_INCHES, DEFAULT_CMAP, PAGE_INCHES, Shard, Size
+from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES
+from attnviz.domain.geometry import Size
+from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
-from attnviz.output.plan import LONGEST_STEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from attnviz.domain.requests import SizeRequest
 
@@ -195,30 +196,18 @@ def parse_model_args(texts: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def check_name(text: str | None) -> str | None:
-    """The stem of file names: no path, and short enough for a file system."""
-    if text is None:
-        return None
-    if not text.strip() or set(text) & set("/\\\0") or text in (".", ".."):
-        raise UsageError(f"--name: {text!r} is no file name", "use --out for the folder")
-    if len(os.fsencode(text)) > LONGEST_STEM:
-        raise UsageError(f"--name: {text[:20]!r}... is too long, at most {LONGEST_STEM} bytes")
-    return text
+def check_checkpoint(path: Path) -> Path:
+    """The path of weights, which must exist."""
+    if not path.exists():
+        raise UsageError(f"--checkpoint: {path} does not exist", "check the path, or leave it out")
+    return path
 
 
-def check_cmap(name: str) -> str:
-    """The name of a matplotlib colour map; matplotlib is imported only for other than the default.
-
-    Raises:
-        UsageError: No such colour map; the hint has near matches.
-    """
-    if name == DEFAULT_CMAP:
-        return name
-    from matplotlib import colormaps
-
-    if name in colormaps:
-        return name
-    raise UsageError(f"--cmap: no colour map is called {name!r}", did_you_mean(name, colormaps))
+def check_mask(path: Path) -> Path:
+    """The path of a mask, which must be a file."""
+    if not path.is_file():
+        raise UsageError(f"--mask: {path} is not a file")
+    return path
 
 
 def in_range(
