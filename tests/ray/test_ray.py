@@ -21,9 +21,9 @@ from attnviz.domain.requests import (
 )
 from attnviz.runs import command as pipeline
 from attnviz.stages.plan import plan_request
-from tests.cluster.conftest import COUNT
 from tests.helpers.command_line import files_below
 from tests.helpers.deadly import DeadlyPath, DeadlyPlan, ModelKillingPath
+from tests.ray.conftest import COUNT
 
 CONSOLE_SCRIPT = Path(sys.executable).parent / "attnviz"
 ON_RAY = ClusterRequest(cpus_per_model=2)
