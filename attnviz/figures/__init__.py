@@ -28,17 +28,17 @@ if TYPE_CHECKING:
         ByteArray,
         ComparedRow,
         DrawStyle,
+        FigureImage,
         FloatArray,
         Maps,
         ModelInfo,
-        Picture,
     )
 
 __all__ = ["draw", "draw_comparison", "draw_spreads", "overlay_images"]
 
 
 def draw(  # noqa: PLR0911 - one a kind of maps
-    maps: Maps, picture: Picture, model: ModelInfo, style: DrawStyle, **options: Any
+    maps: Maps, picture: FigureImage, model: ModelInfo, style: DrawStyle, **options: Any
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
 
@@ -91,7 +91,9 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     return comparison(rows, style)
 
 
-def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:
+def overlay_images(
+    maps: HeadsMaps, picture: FigureImage, style: DrawStyle
+) -> tuple[ByteArray, ...]:
     """The picture with each head's map over it, at the picture's own size, no axes, no text."""
     from attnviz.figures.parts.overlay import overlay_images as images
 

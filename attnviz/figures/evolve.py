@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import BoolArray, DrawStyle, EvolutionMaps, ModelInfo, Picture
+    from attnviz.domain import BoolArray, DrawStyle, EvolutionMaps, FigureImage, ModelInfo
     from attnviz.figures.parts.overview import Plot
     from attnviz.figures.parts.page import Sheet
 
@@ -60,7 +60,7 @@ _DETAIL = 256
 
 def draw_evolution(
     maps: EvolutionMaps,
-    picture: Picture,
+    picture: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -103,7 +103,7 @@ def draw_evolution(
 
 
 def draw_frames(
-    maps: EvolutionMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: EvolutionMaps, picture: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
     """One page a checkpoint, all of one size: the picture and the map of every row."""
     shared = common_limits([maps.attention], style)
@@ -210,7 +210,7 @@ def _beside(
     return True
 
 
-def _object(mask: BoolArray | None, picture: Picture) -> tuple[Edges, ...]:
+def _object(mask: BoolArray | None, picture: FigureImage) -> tuple[Edges, ...]:
     """The line around the object, in shares of what the model saw of the picture."""
     if mask is None:
         return ()

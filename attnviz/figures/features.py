@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         ByteArray,
         DrawStyle,
         FeaturesMaps,
+        FigureImage,
         FloatArray,
         ModelInfo,
-        Picture,
     )
     from attnviz.figures.parts.page import Sheet
 
@@ -44,7 +44,7 @@ _LIGHT, _DARK = "#ffffff", "#000000"
 
 
 def draw_features(
-    maps: FeaturesMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: FeaturesMaps, picture: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
     """The picture, components as colours, norms, likeness to chosen patches, histogram of norms.
 
@@ -89,7 +89,7 @@ def components_panel(
     titles: tuple[str, ...],
     components: FloatArray,
     style: DrawStyle,
-    picture: Picture,
+    picture: FigureImage,
     shown: BoolArray | None = None,
 ) -> Panel:
     """Components as colours; where a foreground is shown, the faded picture around it."""
@@ -105,7 +105,7 @@ def components_panel(
 def _colour_pixels(
     colours: FloatArray,
     how: Interpolation,
-    picture: Picture,
+    picture: FigureImage,
     shown: BoolArray | None,
     size: Size,
 ) -> ByteArray:
@@ -120,7 +120,7 @@ def _colour_pixels(
     return np.asarray(np.where(inside[..., None], drawn, ground), np.uint8)
 
 
-def _component_panels(maps: FeaturesMaps, picture: Picture, style: DrawStyle) -> list[Panel]:
+def _component_panels(maps: FeaturesMaps, picture: FigureImage, style: DrawStyle) -> list[Panel]:
     shares = ", ".join(ink.share(float(share)) for share in maps.explained)
     total = ink.share(float(maps.explained.sum()))
     titles = (f"PCA · {shares}", f"PCA · {total}", "PCA")

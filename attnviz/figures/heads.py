@@ -39,16 +39,16 @@ if TYPE_CHECKING:
         BoolArray,
         ByteArray,
         DrawStyle,
+        FigureImage,
         FloatArray,
         HeadsMaps,
         ModelInfo,
-        Picture,
     )
 
 
 def draw_heads(
     maps: HeadsMaps,
-    picture: Picture,
+    picture: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -98,7 +98,7 @@ def draw_heads(
     return sheet.figures()
 
 
-def _summary(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> list[Panel]:
+def _summary(maps: HeadsMaps, picture: FigureImage, style: DrawStyle) -> list[Panel]:
     """All heads in one picture, their mean and their maximum."""
     shared = common_limits(maps.attention, style)
     colours = np.array([ink.rgb_of(ink.head_colour(head)) for head in maps.heads], np.uint8)
@@ -113,12 +113,12 @@ def _summary(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> list[Panel]
 
 
 def _by_head_pixels(
-    picture: Picture, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
+    picture: FigureImage, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
 ) -> ByteArray:
     return by_head(view(picture, size), attention, colours, alpha)
 
 
-def _mask_panels(maps: HeadsMaps, picture: Picture, threshold: float) -> list[Panel]:
+def _mask_panels(maps: HeadsMaps, picture: FigureImage, threshold: float) -> list[Panel]:
     """Each head's mass mask: the picture inside, greyed outside, edged in the head's colour."""
     panels = []
     for head, values in zip(maps.heads, maps.attention, strict=True):
@@ -137,5 +137,5 @@ def _mask_panels(maps: HeadsMaps, picture: Picture, threshold: float) -> list[Pa
     return panels
 
 
-def _veiled_pixels(picture: Picture, kept: BoolArray, size: Size) -> ByteArray:
+def _veiled_pixels(picture: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
     return veiled(view(picture, size), kept)

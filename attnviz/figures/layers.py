@@ -28,14 +28,14 @@ from attnviz.figures.parts.scale import common_limits, scale_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, LayersMaps, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, LayersMaps, ModelInfo
     from attnviz.figures.parts.overview import Plot
     from attnviz.figures.parts.page import Sheet
 
 
 def draw_layers(
     maps: LayersMaps,
-    picture: Picture,
+    picture: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -78,7 +78,7 @@ def draw_layers(
     return sheet.figures()
 
 
-def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
+def _overview(sheet: Sheet, maps: LayersMaps, picture: FigureImage) -> None:
     """The picture and, beside it or below it, the curves over depth with their legend."""
     limit = math.log(maps.tokens)
     colours = [ink.head_colour(head) for head in maps.heads]

@@ -27,7 +27,7 @@ from attnviz.figures.parts.token_axis import TokenAxis
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, FloatArray, IntArray, MatrixMaps, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, FloatArray, IntArray, MatrixMaps, ModelInfo
     from attnviz.figures.parts.page import Sheet
     from attnviz.figures.parts.panels import Panel
 
@@ -43,7 +43,7 @@ _SMALL_LEAST = 1.15
 
 def draw_attention_matrix(
     maps: MatrixMaps,
-    picture: Picture,
+    picture: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -86,7 +86,7 @@ def draw_attention_matrix(
     return sheet.figures()
 
 
-def _maps_on_picture(maps: MatrixMaps, picture: Picture, style: DrawStyle) -> list[Panel]:
+def _maps_on_picture(maps: MatrixMaps, picture: FigureImage, style: DrawStyle) -> list[Panel]:
     """The picture, the entropy of each patch's row, alone and on the picture, and the map to CLS.
 
     The scale of --scale is that of attention weights, which entropies do not share.
@@ -182,7 +182,7 @@ def _drawn_words(maps: MatrixMaps) -> str:
     return f"single heads {named}: spread over the range of entropy of all {len(maps.heads)}"
 
 
-def _each_head(sheet: Sheet, maps: MatrixMaps, picture: Picture, style: DrawStyle) -> None:
+def _each_head(sheet: Sheet, maps: MatrixMaps, picture: FigureImage, style: DrawStyle) -> None:
     """The entropies of each drawn head, and its map to CLS."""
     patches = maps.token_entropy[:, maps.prefix :].reshape(len(maps.heads), *maps.grid)
     kinds = [("Entropy", patches)] + ([] if maps.to_cls is None else [("To CLS", maps.to_cls)])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, ModelInfo, PatchMaps, Picture, Size
+    from attnviz.domain import DrawStyle, FigureImage, ModelInfo, PatchMaps, Size
     from attnviz.figures.parts.page import Sheet
     from attnviz.figures.parts.scale import Limits
 
@@ -40,7 +40,7 @@ _LIGHT, _DARK = "#ffffff", "#000000"
 
 def draw_patch(
     maps: PatchMaps,
-    picture: Picture,
+    picture: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -72,7 +72,7 @@ def draw_patch(
     return sheet.figures()
 
 
-def _means(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
+def _means(sheet: Sheet, maps: PatchMaps, picture: FigureImage, shared: Limits | None) -> None:
     """The numbered picture and every query's mean over heads; one alone also on the picture."""
     grid, style = picture.geometry.grid, sheet.style
     means, entropies = maps.attention.mean(axis=1), maps.entropy.mean(axis=1).tolist()
@@ -87,7 +87,7 @@ def _means(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | Non
     panel_rows(sheet, panels, panel_aspect(picture))
 
 
-def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
+def _each_head(sheet: Sheet, maps: PatchMaps, picture: FigureImage, shared: Limits | None) -> None:
     """Queries down, heads across."""
     cells = maps.cells.tolist()
     grid, aspect = picture.geometry.grid, panel_aspect(picture)
@@ -98,7 +98,7 @@ def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits |
     draw_heads(sheet, rows, maps.heads, maps.attention, aspect, shared, marks)
 
 
-def _numbered(maps: PatchMaps, picture: Picture) -> Panel:
+def _numbered(maps: PatchMaps, picture: FigureImage) -> Panel:
     """The picture with the box and the number of every query."""
     grid = picture.geometry.grid
     cells = maps.cells.tolist()

@@ -33,7 +33,7 @@ from attnviz.figures.parts.token_axis import TokenAxis, area_shares, gaps_drawn
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import ByteArray, DrawStyle, FloatArray, ModelInfo, Picture, QkvMaps
+    from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray, ModelInfo, QkvMaps
     from attnviz.figures.parts.page import Sheet
 
 _NAMES = {Part.QUERY: "Queries Q", Part.KEY: "Keys K", Part.VALUE: "Values V"}
@@ -50,7 +50,7 @@ _BAR = 0.28
 
 
 def draw_qkv(
-    maps: QkvMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: QkvMaps, picture: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
     """Of each part a page: components as colours, lengths as maps, and the matrices themselves.
 
@@ -96,7 +96,9 @@ def _heading(sheet: Sheet, maps: QkvMaps, place: int, part: Part) -> None:
     sheet.skip(0.03)
 
 
-def _panels(sheet: Sheet, maps: QkvMaps, place: int, picture: Picture, style: DrawStyle) -> None:
+def _panels(
+    sheet: Sheet, maps: QkvMaps, place: int, picture: FigureImage, style: DrawStyle
+) -> None:
     """The picture; components and lengths of all heads joined, then of each head."""
     aspect, grid = panel_aspect(picture), maps.joint_components.shape[1:3]
     norms = maps.norms[place]  # H, N
@@ -147,7 +149,7 @@ def vectors_panel(titles: tuple[str, ...], scores: FloatArray, swatch: str | Non
     return Panel(titles, partial(enlarge_pixels, colours), cells, swatch=swatch)
 
 
-def _on_picture(picture: Picture, cells: ByteArray, style: DrawStyle, size: Size) -> ByteArray:
+def _on_picture(picture: FigureImage, cells: ByteArray, style: DrawStyle, size: Size) -> ByteArray:
     """Colours of cells half way over the picture."""
     weight = np.full(tuple(size), 0.6 * style.alpha, np.float32)
     return mix(view(picture, size), enlarge_pixels(cells, size), weight)

@@ -26,7 +26,14 @@ from attnviz.figures.parts.scale import Limits, common_limits, scale_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import ByteArray, DrawStyle, FloatArray, ModelInfo, Picture, RelevanceMaps
+    from attnviz.domain import (
+        ByteArray,
+        DrawStyle,
+        FigureImage,
+        FloatArray,
+        ModelInfo,
+        RelevanceMaps,
+    )
 
 _PAPER = 255
 _SIGNED_CMAP = "RdBu_r"
@@ -38,7 +45,7 @@ _METHODS = {
 
 
 def draw_relevance(
-    maps: RelevanceMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: RelevanceMaps, picture: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
     """The picture, the second picture if there is one, the relevance, and it over the picture.
 
@@ -107,7 +114,7 @@ def _rest_words(maps: RelevanceMaps, model: ModelInfo) -> str:
     return "all 0" if maps.like is None else "all 0: alike to the model, so without a gradient"
 
 
-def _whole(second: Picture, aspect: float, size: Size) -> ByteArray:
+def _whole(second: FigureImage, aspect: float, size: Size) -> ByteArray:
     """The second picture as the model saw it, whole, in the corner of a panel of another shape."""
     own = panel_aspect(second)
     wide = min(1.0, own / aspect)
@@ -119,7 +126,7 @@ def _whole(second: Picture, aspect: float, size: Size) -> ByteArray:
 
 
 def _laid_over(
-    picture: Picture, values: FloatArray, limits: Limits, style: DrawStyle, size: Size
+    picture: FigureImage, values: FloatArray, limits: Limits, style: DrawStyle, size: Size
 ) -> ByteArray:
     """Signed values over the picture, the stronger the further from 0."""
     drawn = enlarge(values, size, style.interpolation)

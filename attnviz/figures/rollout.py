@@ -19,12 +19,12 @@ from attnviz.figures.parts.scale import common_limits, scale_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, ModelInfo, Picture, RolloutMaps, RolloutOptions
+    from attnviz.domain import DrawStyle, FigureImage, ModelInfo, RolloutMaps, RolloutOptions
 
 
 def draw_rollout(
     maps: RolloutMaps,
-    picture: Picture,
+    picture: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
 ) -> tuple[Figure, ...]:

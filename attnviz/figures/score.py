@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         BoolArray,
         ByteArray,
         DrawStyle,
+        FigureImage,
         ModelInfo,
-        Picture,
         ScoreMaps,
         Size,
     )
@@ -36,7 +36,7 @@ _KEPT, _DROPPED = "#0072b2", "#b9b9b9"
 
 
 def draw_score(
-    maps: ScoreMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: ScoreMaps, picture: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
     """The picture, the score and its two terms, the kept patches, the distribution of the score."""
     shared = common_limits([maps.score, maps.cls_term, maps.patch_term], style)
@@ -68,5 +68,5 @@ def draw_score(
     return sheet.figures()
 
 
-def _veiled_pixels(picture: Picture, kept: BoolArray, size: Size) -> ByteArray:
+def _veiled_pixels(picture: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
     return veiled(view(picture, size), kept)

@@ -14,11 +14,11 @@ from attnviz.domain import (
     DEFAULT_MASS,
     DrawStyle,
     EvolutionMaps,
+    FigureImage,
     HeadsMaps,
     ImageFile,
     LayersMaps,
     ModelInfo,
-    Picture,
     PreparedImage,
     Provenance,
     Query,
@@ -220,7 +220,7 @@ def _write(
 ) -> tuple[WrittenFile, ...]:
     """The figure last, so that it stands for a complete set."""
     image, style = prepared.image, request.style
-    picture = Picture(image.pixels, prepared.geometry, image.file.path.name)
+    picture = FigureImage(image.pixels, prepared.geometry, image.file.path.name)
     written = []
     if request.output.save_data:
         written.append(write_npz(plan.path("npz"), evolution_arrays(maps), provenance))

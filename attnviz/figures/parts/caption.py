@@ -15,13 +15,13 @@ from attnviz.figures.parts.page import Sheet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnviz.domain import DrawStyle, FloatArray, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, FloatArray, ModelInfo
 
 RANDOM = "RANDOM WEIGHTS: this model is not trained"
 
 
 def sheet_with_caption(
-    model: ModelInfo, picture: Picture, style: DrawStyle, parts: Sequence[str]
+    model: ModelInfo, picture: FigureImage, style: DrawStyle, parts: Sequence[str]
 ) -> Sheet:
     """Empty pages whose foot says what was run, followed by ``parts``.
 

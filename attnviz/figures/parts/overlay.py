@@ -22,10 +22,10 @@ if TYPE_CHECKING:
         BoolArray,
         ByteArray,
         DrawStyle,
+        FigureImage,
         FitGeometry,
         FloatArray,
         HeadsMaps,
-        Picture,
     )
     from attnviz.figures.parts.scale import Limits
 
@@ -150,7 +150,9 @@ def _inside(places: NDArray[np.float64], cells: int) -> tuple[int, int]:
     return int(start), int(stop)
 
 
-def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:
+def overlay_images(
+    maps: HeadsMaps, picture: FigureImage, style: DrawStyle
+) -> tuple[ByteArray, ...]:
     """One picture a head, at the picture's own size, without axes or text."""
     shared = common_limits(maps.attention, style)
     return tuple(
@@ -167,10 +169,10 @@ def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple
     )
 
 
-_VIEWS: WeakKeyDictionary[Picture, dict[Size, ByteArray]] = WeakKeyDictionary()
+_VIEWS: WeakKeyDictionary[FigureImage, dict[Size, ByteArray]] = WeakKeyDictionary()
 
 
-def view(picture: Picture, size: Size) -> ByteArray:
+def view(picture: FigureImage, size: Size) -> ByteArray:
     """What the model saw of the picture (its region), un-squashed, at ``size`` pixels.
 
     Where a padded region reaches beyond the picture it is light grey. The array is read-only: all
@@ -183,7 +185,7 @@ def view(picture: Picture, size: Size) -> ByteArray:
     return made[size]
 
 
-def _seen(picture: Picture, size: Size) -> ByteArray:
+def _seen(picture: FigureImage, size: Size) -> ByteArray:
     region, original = picture.geometry.region, picture.geometry.original
     scale_y = size.height / (region.bottom - region.top)
     scale_x = size.width / (region.right - region.left)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnviz.domain import ByteArray, DrawStyle, FloatArray, Picture
+    from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray
     from attnviz.figures.parts.page import Page, Raster, Sheet
 
 TITLE_INCHES = 0.15
@@ -62,7 +62,7 @@ class Panel:
     tags: tuple[Tag, ...] = ()
 
 
-def panel_aspect(picture: Picture) -> float:
+def panel_aspect(picture: FigureImage) -> float:
     """Width over height of what the model saw of the picture."""
     region = picture.geometry.region
     return shown_aspect(region.bottom - region.top, region.right - region.left)
@@ -79,7 +79,7 @@ def _map_pixels(
 
 
 def _laid_over(
-    picture: Picture,
+    picture: FigureImage,
     values: FloatArray,
     limits: Limits,
     style: DrawStyle,
@@ -91,7 +91,7 @@ def _laid_over(
 
 
 def picture_panel(
-    picture: Picture, edges: tuple[Edges, ...] = (), tags: tuple[Tag, ...] = ()
+    picture: FigureImage, edges: tuple[Edges, ...] = (), tags: tuple[Tag, ...] = ()
 ) -> Panel:
     """The picture as the model saw it, under its name."""
     return Panel((ink.printable(picture.name),), partial(view, picture), edges=edges, tags=tags)
@@ -116,7 +116,7 @@ def map_panel(
 
 def overlay_panel(
     titles: tuple[str, ...],
-    picture: Picture,
+    picture: FigureImage,
     values: FloatArray,
     style: DrawStyle,
     shared: Limits | None,
