@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
-from attnviz.figures.features import components_panel, likeness_limits
-from attnviz.figures.parts import style as ink
+from attnviz.figures.features import components_panel, similarity_limits
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
 from attnviz.figures.parts.grid import Column, Row, draw_grid
-from attnviz.figures.parts.panels import map_panel, panel_aspect, picture_panel
+from attnviz.figures.parts.panels import image_panel, map_panel, panel_aspect
 from attnviz.figures.parts.scale import Limits, common_limits, scale_words
 from attnviz.figures.patch import cell_mark
 from attnviz.figures.qkv import vectors_panel
@@ -63,8 +63,8 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     """
     names = list(rows[0].maps)
     alone = len({row.image.name for row in rows}) == 1 and not _says_pictures(rows)
-    columns = [Column((ink.printable(rows[0].image.name) if alone else "Picture",))]
-    panels: list[list[Panel | None]] = [[picture_panel(row.image, _marks(row))] for row in rows]
+    columns = [Column((theme.printable(rows[0].image.name) if alone else "Picture",))]
+    panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
     groups: dict[str, list[ComparedMap]] = {}
     for shown in (shown for row in rows for shown in row.maps.values()):
         groups.setdefault(_group(shown.kind), []).append(shown)
@@ -120,7 +120,7 @@ def _limits(found: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
     values = [each.values for each in found]
     lowest = min(float(each.min()) for each in values)
     if found[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
-        return likeness_limits(lowest)
+        return similarity_limits(lowest)
     limits = common_limits(values, style)
     if found[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
         return Limits(min(lowest, 0.99 * limits.high), limits.high)
@@ -147,9 +147,7 @@ def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     for row in rows:
         geometry = row.image.geometry
         size, grid = geometry.model_input, geometry.grid
-        words = (
-            f"{size.height}{ink.TIMES}{size.width} ({grid.height}{ink.TIMES}{grid.width} patches)"
-        )
+        words = f"{size.height}{theme.TIMES}{size.width} ({grid.height}{theme.TIMES}{grid.width} patches)"
         key = (row.label, row.model.patch, _layer_words(row))
         sizes.setdefault(key, {})[words] = None
     said = [
@@ -164,7 +162,7 @@ def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     for shown in maps:
         if shown.rollout is not None:
             first = shown.rollout.start_layer
-            of = f"rollout of layers {first}{ink.TO}{rows[0].model.depth - 1}"
+            of = f"rollout of layers {first}{theme.TO}{rows[0].model.depth - 1}"
             same = len({row.model.depth for row in rows}) == 1
             said.append(", ".join([of if same else "rollout", *rollout_words(shown.rollout)]))
     kinds = [shown.kind for shown in maps]
