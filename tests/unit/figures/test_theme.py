@@ -124,15 +124,15 @@ def test_printable_keeps_what_the_font_has():
 
 def test_shortened_keeps_both_ends_and_fits():
     name = "a_very_long_name_of_a_photograph_0001.jpg"
-    short = theme.shortened(name, 1.2)
+    short = theme.shorten(name, 1.2)
     assert theme.text_width(short) <= 1.2
     assert short.startswith("a_")
     assert short.endswith(".jpg")
-    assert theme.shortened("cat.jpg", 1.2) == "cat.jpg"
+    assert theme.shorten("cat.jpg", 1.2) == "cat.jpg"
 
 
 def test_wrapped_lines_fit_and_lose_nothing():
     parts = ["dino_vits8", "layer 11 of 0-11", "one two three four five six seven eight nine ten"]
-    lines = theme.wrapped(parts, 1.4)
+    lines = theme.wrap(parts, 1.4)
     assert all(theme.text_width(line) <= 1.4 for line in lines)
     assert " ".join(lines).replace(" · ", " ") == " ".join(parts)
