@@ -28,6 +28,7 @@ from attnviz.domain import (
     DiscardOrder,
     DrawStyle,
     FeaturesMaps,
+    FigureImage,
     Fit,
     Fusion,
     HeadsMaps,
@@ -37,7 +38,6 @@ from attnviz.domain import (
     MatrixMaps,
     Part,
     PatchMaps,
-    Picture,
     Positions,
     Precision,
     PreparedImage,
@@ -488,5 +488,5 @@ def draw(
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
     patch), ``norm`` (matrix). Nothing is shown or written.
     """
-    picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
+    picture = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
     return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)

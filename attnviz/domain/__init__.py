@@ -59,6 +59,13 @@ from attnviz.domain.geometry import (
     FitGeometry,
     Size,
 )
+from attnviz.domain.image import (
+    FigureImage,
+    ImageFile,
+    PreparedImage,
+    RgbImage,
+    sha256_of,
+)
 from attnviz.domain.kinds import (
     FeaturesMaps,
     HeadsMaps,
@@ -74,13 +81,6 @@ from attnviz.domain.kinds import (
 )
 from attnviz.domain.model import (
     ModelInfo,
-)
-from attnviz.domain.picture import (
-    ImageFile,
-    Picture,
-    PreparedImage,
-    RgbImage,
-    sha256_of,
 )
 from attnviz.domain.shard import Shard
 
@@ -112,6 +112,7 @@ __all__ = [
     "Engine",
     "EvolutionMaps",
     "FeaturesMaps",
+    "FigureImage",
     "Fit",
     "FitGeometry",
     "FloatArray",
@@ -129,7 +130,6 @@ __all__ = [
     "Norm",
     "Part",
     "PatchMaps",
-    "Picture",
     "Positions",
     "Precision",
     "PreparedImage",

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnviz.domain.arrays import BoolArray, FloatArray
+    from attnviz.domain.image import FigureImage
     from attnviz.domain.kinds import RolloutOptions
     from attnviz.domain.kinds.kind import Arrays
     from attnviz.domain.model import ModelInfo
-    from attnviz.domain.picture import Picture
     from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
 
 
@@ -65,7 +65,7 @@ class ComparedRow:
     title: tuple[str, ...]
     label: str
     model: ModelInfo
-    picture: Picture
+    image: FigureImage
     maps: dict[str, ComparedMap]
 
 

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
         ByteArray,
         ComparedRow,
         DrawStyle,
+        FigureImage,
         FloatArray,
         HeadsMaps,
         Maps,
         ModelInfo,
-        Picture,
     )
 
-__all__ = ["draw", "draw_comparison", "draw_spreads", "overlay_images"]
+__all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
 
 
 def draw(
-    maps: Maps, picture: Picture, model: ModelInfo, style: DrawStyle, **options: Any
+    maps: Maps, picture: FigureImage, model: ModelInfo, style: DrawStyle, **options: Any
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
 
@@ -49,14 +49,14 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     return comparison(rows, style)
 
 
-def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:
+def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tuple[ByteArray, ...]:
     """The picture with each head's map over it, at the picture's own size, no axes, no text."""
     from attnviz.figures.parts.overlay import overlay_images as images
 
-    return images(maps, picture, style)
+    return images(maps, image, style)
 
 
-def draw_spreads(
+def draw_distributions(
     spreads: Mapping[str, Mapping[tuple[int, int], FloatArray]],
     pictures: int,
     limit: float | None,
@@ -64,6 +64,6 @@ def draw_spreads(
     style: DrawStyle,
 ) -> tuple[Figure, ...]:
     """How numbers of many pictures are distributed, by quantity, and by layer and head."""
-    from attnviz.figures.summary import draw_spreads as drawing
+    from attnviz.figures.summary import draw_distributions as drawing
 
     return drawing(spreads, pictures, limit, model, style)

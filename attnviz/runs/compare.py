@@ -15,10 +15,10 @@ from attnviz.attention.memory import largest_batch
 from attnviz.domain import (
     ComparedMap,
     ComparedRow,
+    FigureImage,
     ImageFile,
     Maps,
     ModelInfo,
-    Picture,
     Provenance,
     RgbImage,
     WrittenFile,
@@ -209,7 +209,7 @@ def _rows(
         made = cell.provenance
         name, label = Path(made.image).name, _model_name(made, cells)
         title = ((name,) if several else ()) + ((label,) if len(models) > 1 else ())
-        picture = Picture(pixels[made.image], made.geometry, name)
+        picture = FigureImage(pixels[made.image], made.geometry, name)
         rows.append(ComparedRow(title, label, made.model, picture, cell.maps))
     return rows
 

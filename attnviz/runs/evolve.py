@@ -12,11 +12,11 @@ from attnviz.attention.checks import check_request
 from attnviz.attention.memory import largest_batch
 from attnviz.domain import (
     EvolutionMaps,
+    FigureImage,
     HeadsMaps,
     ImageFile,
     LayersMaps,
     ModelInfo,
-    Picture,
     PreparedImage,
     Provenance,
     RgbImage,
@@ -180,7 +180,7 @@ def _write(
 ) -> tuple[WrittenFile, ...]:
     """The figure last, so that it stands for a complete set."""
     image, style = prepared.image, request.style
-    picture = Picture(image.pixels, prepared.geometry, image.file.path.name)
+    picture = FigureImage(image.pixels, prepared.geometry, image.file.path.name)
     written = []
     if request.output.save_data:
         written.append(write_npz(plan.path("npz"), maps.arrays(), provenance))

@@ -13,7 +13,7 @@ from attnviz._version import __version__
 from attnviz.domain import SUMMARY
 from attnviz.domain.kinds import kind_of
 from attnviz.domain.requests import run_options
-from attnviz.figures import draw_spreads
+from attnviz.figures import draw_distributions
 from attnviz.output.plan import OutputPlan
 from attnviz.output.record import VERSION
 from attnviz.output.write import write_figures
@@ -93,7 +93,7 @@ class Summary:
             if found
         }
         limit = self._limits.pop() if len(self._limits) == 1 else None
-        figures = draw_spreads(spreads, self._pictures, limit, self._model, request.style)
+        figures = draw_distributions(spreads, self._pictures, limit, self._model, request.style)
         plan = OutputPlan(request.output.folder, kind_of(request.command).name, SUMMARY)
         record = self._how_made(request)
         return write_figures(figures, plan, request.output.formats, request.style.dpi, record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import Picture
+from attnviz.domain import FigureImage
 from attnviz.domain.events import Done, Failed
 from attnviz.domain.kinds import kind_of
 from attnviz.domain.options import resolve
@@ -86,7 +86,7 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     """
     provenance, plan, style, request = job.provenance, job.plan, job.style, job.command
     name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
-    picture = Picture(job.pixels, provenance.geometry, name)
+    picture = FigureImage(job.pixels, provenance.geometry, name)
     kind = kind_of(request)
     written: list[WrittenFile] = []
     beside: dict[str, str | None] = {}

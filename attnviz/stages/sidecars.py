@@ -13,14 +13,18 @@ from attnviz.figures import overlay_images
 from attnviz.output.write import write_array_png, write_csv
 
 if TYPE_CHECKING:
-    from attnviz.domain import DrawStyle, HeadsMaps, Picture, Provenance, ScoreMaps, WrittenFile
+    from attnviz.domain import DrawStyle, FigureImage, HeadsMaps, Provenance, ScoreMaps, WrittenFile
     from attnviz.output.plan import OutputPlan
 
     Sidecars = list[tuple[WrittenFile, str | None]]
 
 
 def write_overlays(
-    maps: HeadsMaps, picture: Picture, style: DrawStyle, provenance: Provenance, plan: OutputPlan
+    maps: HeadsMaps,
+    picture: FigureImage,
+    style: DrawStyle,
+    provenance: Provenance,
+    plan: OutputPlan,
 ) -> Sidecars:
     """The image with each head's map over it, at its own size: ``STEM.heads.head3.png``."""
     pixels = overlay_images(maps, picture, style)
@@ -31,7 +35,7 @@ def write_overlays(
 
 
 def write_scores(
-    maps: ScoreMaps, _picture: Picture, _style: DrawStyle, _made: Provenance, plan: OutputPlan
+    maps: ScoreMaps, _picture: FigureImage, _style: DrawStyle, _made: Provenance, plan: OutputPlan
 ) -> Sidecars:
     """The scores, one row a patch: ``STEM.score.csv``."""
     written = write_csv(plan.path("csv"), maps.patch_rows(), "scores")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attnviz.domain.arrays import FloatArray
+    from attnviz.domain.image import FigureImage
     from attnviz.domain.kinds.kind import Arrays, Row
-    from attnviz.domain.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class RelevanceMaps(Maps):
     method: RelevanceMethod = RelevanceMethod.CHEFER
     class_index: int | None = None
     probability: float | None = None
-    like: Picture | None = None
+    like: FigureImage | None = None
 
     def __post_init__(self) -> None:
         take_choices(self)

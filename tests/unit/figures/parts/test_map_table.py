@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.figures.parts.map_table import Heading, _over_pages, measure
+from attnviz.figures.parts.map_table import Heading, _over_pages, fit_grid
 
 
 def rows_of(count):
@@ -41,10 +41,10 @@ def test_rows_shrink_by_a_fifth_where_that_saves_a_page(high, expected):
 def test_a_table_keeps_to_its_width_and_to_the_shape_of_its_panels(
     width, rows, columns, aspect, tallest, page, below
 ):
-    cells = measure(width, rows_of(rows), columns, aspect, tallest, below=below, page=page)
+    cells = fit_grid(width, rows_of(rows), columns, aspect, tallest, below=below, page=page)
     assert cells.columns * cells.blocks >= columns
     assert cells.width() <= width + 1e-9
-    assert cells.wide == pytest.approx(cells.high * aspect)
-    assert cells.wide <= cells.slot + 1e-9
+    assert cells.panel_width == pytest.approx(cells.panel_height * aspect)
+    assert cells.panel_width <= cells.slot + 1e-9
     if page and cells.whole:
-        assert rows * cells.high < tallest
+        assert rows * cells.panel_height < tallest

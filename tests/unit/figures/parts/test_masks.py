@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from attnviz.domain.mass_mask import mass_mask
 from attnviz.errors import UsageError
-from attnviz.figures.parts.masks import outline
+from attnviz.figures.parts.masks import mask_outline
 
 
 def _kept(values, threshold):
@@ -59,7 +59,7 @@ def test_it_is_the_smallest_set_that_holds_the_mass(values, threshold):
 def test_outline_of_one_cell():
     mask = np.zeros((3, 4), bool)
     mask[1, 2] = True
-    runs = {tuple(map(tuple, run.tolist())) for run in outline(mask)}
+    runs = {tuple(map(tuple, run.tolist())) for run in mask_outline(mask)}
     assert runs == {
         ((2.0, 1.0), (3.0, 1.0)),
         ((2.0, 2.0), (3.0, 2.0)),
@@ -69,13 +69,13 @@ def test_outline_of_one_cell():
 
 
 def test_outline_joins_edges_to_long_runs_and_closes_at_the_border():
-    assert len(outline(np.ones((3, 4), bool))) == 4
-    assert outline(np.zeros((3, 4), bool)) == []
+    assert len(mask_outline(np.ones((3, 4), bool))) == 4
+    assert mask_outline(np.zeros((3, 4), bool)) == []
 
 
 @settings(deadline=None, max_examples=30)
 @given(arrays(np.bool_, (4, 5)))
 def test_outline_is_as_long_as_the_mask_s_circumference(mask):
-    length = sum(abs(run[1] - run[0]).sum() for run in outline(mask))
+    length = sum(abs(run[1] - run[0]).sum() for run in mask_outline(mask))
     padded = np.pad(mask, 1).astype(int)
     assert length == np.abs(np.diff(padded, axis=0)).sum() + np.abs(np.diff(padded, axis=1)).sum()

@@ -8,7 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import Box, FitGeometry, Interpolation, Size
-from attnviz.figures.parts.overlay import blend, by_head, colour, enlarge, overlay_weight, veiled
+from attnviz.domain.overlay import overlay_weight
+from attnviz.figures.parts.overlay import blend, by_head, colour, dimmed, enlarge, level
 from attnviz.figures.parts.scale import Limits
 
 NEAREST, BILINEAR = Interpolation.NEAREST, Interpolation.BILINEAR
@@ -61,7 +62,9 @@ def test_colours_at_the_ends_and_beyond():
 
 
 def test_overlay_weight_is_nothing_at_the_low_end():
-    weight = overlay_weight(np.array([0.1, 0.15, 0.3, 0.9], np.float32), Limits(0.1, 0.3), 0.8)
+    weight = overlay_weight(
+        level(np.array([0.1, 0.15, 0.3, 0.9], np.float32), Limits(0.1, 0.3)), 0.8
+    )
     np.testing.assert_allclose(weight, [0, 0.4, 0.8, 0.8], atol=1e-6)
 
 
@@ -85,7 +88,7 @@ def test_the_strongest_renormalised_head_wins_a_cell():
 def test_veiling_leaves_kept_cells_alone():
     pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
     kept = np.array([[True, False], [False, True]])
-    drawn = veiled(pixels, kept)
+    drawn = dimmed(pixels, kept)
     np.testing.assert_array_equal(drawn[:2, :3], pixels[:2, :3])
     np.testing.assert_array_equal(drawn[2:, 3:], pixels[2:, 3:])
     other = drawn[:2, 3:]

@@ -66,13 +66,13 @@ def test_places_follow_rows_also_where_blocks_are_drawn():
         side = axis((3, 4), 1, run=run)
         length = (side.inches - side.start) / 3
         for row in range(4):
-            assert side.place(1 + 4 * row) == pytest.approx(side.start + row * length)
-    assert side.place(0) == 0
-    assert side.middles[0] == pytest.approx(side.each / 2)
+            assert side.position(1 + 4 * row) == pytest.approx(side.start + row * length)
+    assert side.position(0) == 0
+    assert side.centres[0] == pytest.approx(side.each / 2)
     for run, cells in ((1, 12), (2, 6)):
         side = axis((3, 4), 1, run=run)
-        assert len(side.middles) == 1 + cells
-        assert np.diff(side.middles[1:]) == pytest.approx((side.inches - side.start) / cells)
+        assert len(side.centres) == 1 + cells
+        assert np.diff(side.centres[1:]) == pytest.approx((side.inches - side.start) / cells)
     assert side.start > side.each  # the gap
     assert axis(prefix=0).start == 0
 
@@ -88,15 +88,15 @@ def test_names_of_prefix_tokens():
 def test_labels_name_prefix_and_rows_at_their_middles():
     side = axis((28, 28), 5, inches=3.1, model=REGISTERS)
     down = side.labels(across=False)
-    assert [label.words for label in down[:3]] == ["CLS", "R1\N{EN DASH}R4", "row 0"]
+    assert [label.text for label in down[:3]] == ["CLS", "R1\N{EN DASH}R4", "row 0"]
     assert down[1].middle == pytest.approx(3 * side.each)
     for label in down[2:]:
-        row = int(label.words.removeprefix("row "))
+        row = int(label.text.removeprefix("row "))
         start = side.start + row * (side.inches - side.start) / 28
         assert label.middle == pytest.approx(start + (side.inches - side.start) / 56)
-    assert side.labels(across=True)[0].words == "CLS, R1\N{EN DASH}R4"
+    assert side.labels(across=True)[0].text == "CLS, R1\N{EN DASH}R4"
     wide = axis((1, 1), 5, inches=6.0, model=REGISTERS)
-    assert [label.words for label in wide.labels(across=True)] == [
+    assert [label.text for label in wide.labels(across=True)] == [
         "CLS", "R1", "R2", "R3", "R4", "row 0",
     ]  # fmt: skip
 
