@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.options import command_name, written_options
-from attnviz.output.current import recorded_paths, stands
+from attnviz.output.current import outputs_up_to_date, recorded_paths
 from attnviz.stages.plan import file_digest, like_digest, plan_request
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def outlook(request: RunRequest) -> list[Outlook]:
             paths[file],
             current=file in there
             and made is not None
-            and stands(plan, request.output, made | {"image_sha256": file_digest(file.path)}),
+            and outputs_up_to_date(
+                plan, request.output, made | {"image_sha256": file_digest(file.path)}
+            ),
         )
         for file, plan in plans.items()
     ]
