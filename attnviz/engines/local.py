@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from attnviz.domain import ImageFile
-from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped
 from attnviz.domain.requests import RunRequest
 from attnviz.engines.draw_pool import Pending, Renderer, is_ready
 from attnviz.engines.replicas import side_by_side
@@ -93,7 +93,7 @@ class LocalRun:
         pending: Pending | None,
     ) -> Done | Skipped | Failed:
         if pending is None:
-            return Skipped(seen.ready.file, SAME_WORK, rows)
+            return Skipped(seen.ready.file, UP_TO_DATE, rows)
         return finish(seen.ready, rows, seen.notes, lambda: renderer.result(pending))
 
 

@@ -163,26 +163,26 @@ def _key(file: ImageFile, stem: str) -> tuple[str, str]:
 
 
 def _plain(file: ImageFile) -> str:
-    return shortened(file.relative.stem)
+    return shortened_stem(file.relative.stem)
 
 
 def _with_suffix(file: ImageFile) -> str:
-    return shortened(file.relative.name)
+    return shortened_stem(file.relative.name)
 
 
 def _with_folder(file: ImageFile) -> str:
     folder = file.path.parent.name
-    return shortened(f"{folder}-{file.relative.name}" if folder else file.relative.name)
+    return shortened_stem(f"{folder}-{file.relative.name}" if folder else file.relative.name)
 
 
 def _with_hash(file: ImageFile) -> str:
-    return shortened(f"{file.relative.name}-{_digest(os.fsencode(file.path))}")
+    return shortened_stem(f"{file.relative.name}-{_digest(os.fsencode(file.path))}")
 
 
 _NAMINGS: tuple[Callable[[ImageFile], str], ...] = (_plain, _with_suffix, _with_folder, _with_hash)
 
 
-def shortened(stem: str) -> str:
+def shortened_stem(stem: str) -> str:
     """The stem, or its beginning and a hash of all of it where file names would grow too long."""
     encoded = os.fsencode(stem)
     if len(encoded) <= LONGEST_STEM:

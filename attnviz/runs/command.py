@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from attnviz.domain import ImageFile
 from attnviz.domain.events import Event, Failed, Started
 from attnviz.domain.requests import RunRequest
-from attnviz.images.find import Found
+from attnviz.images.find import FoundImages
 from attnviz.images.fit import check_size
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.stages.plan import check_before_loading, plan_request
@@ -83,7 +83,7 @@ def _checked(request: RunRequest, model: Backbone | None) -> Backbone:
     return model
 
 
-def _cluster(request: RunRequest, found: Found) -> AbstractContextManager[Starting | None]:
+def _cluster(request: RunRequest, found: FoundImages) -> AbstractContextManager[Starting | None]:
     """The cluster that a request asks for, starting while the model loads; None without one."""
     if request.cluster is None or not found.files:
         return nullcontext()

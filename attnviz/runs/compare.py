@@ -25,7 +25,7 @@ from attnviz.domain import (
     sha256_of,
 )
 from attnviz.domain.comparison import CompareRequest, MapSpec, compared_arrays, comparison_options
-from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped, Started
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
 from attnviz.domain.kinds import CommandRequest
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.figures import draw_comparison
@@ -106,9 +106,9 @@ def _figure(
     total = 1 + len(failed)
     output = request.output
     skip = output.skip_existing and not output.every_number
-    if skip and _stands(request, images, plan, options):
+    if skip and _is_up_to_date(request, images, plan, options):
         yield from failed
-        yield Skipped(next(iter(images)), SAME_WORK)
+        yield Skipped(next(iter(images)), UP_TO_DATE)
         return
     cells: dict[ImageFile, list[_Cell]] = {file: [] for file in images}
     several = len(images) + len(failed) > 1
@@ -255,7 +255,7 @@ def _table(rows: Sequence[ComparedRow]) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _stands(
+def _is_up_to_date(
     request: CompareRequest,
     images: dict[ImageFile, RgbImage],
     plan: OutputPlan,

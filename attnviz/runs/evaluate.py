@@ -19,7 +19,7 @@ from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.events import Done, Event, Failed, Started
 from attnviz.domain.kinds import CommandRequest, HeadsRequest, RolloutRequest
 from attnviz.errors import AttnvizError, UsageError
-from attnviz.images.find import Found, find_images
+from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size, prepare
 from attnviz.images.mask import read_mask
 from attnviz.images.read import read_image
@@ -76,7 +76,7 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
 
 
 def pair_with_masks(
-    pictures: Found, masks: Found
+    pictures: FoundImages, masks: FoundImages
 ) -> tuple[list[tuple[ImageFile, Path]], tuple[Path, ...]]:
     """Each picture with the mask of its stem in the same sub-folder, and those without one.
 

@@ -22,9 +22,13 @@ from attnviz.domain import (
     RgbImage,
     WrittenFile,
 )
-from attnviz.domain.events import SAME_WORK, Done, Event, Skipped, Started
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Skipped, Started
 from attnviz.domain.evolution import EvolutionRequest
-from attnviz.domain.requests import InputRequest, RunRequest, run_options
+from attnviz.domain.requests import (
+    InputRequest,
+    RunRequest,
+    run_options,
+)
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.images.find import find_images
@@ -35,7 +39,7 @@ from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of
 from attnviz.output.animation import write_gif
-from attnviz.output.current import is_current, same_work
+from attnviz.output.current import identity, is_up_to_date, outputs_up_to_date
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -68,8 +72,8 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
     prepared = _prepared(request, image, model)
     provenance = _provenance(request, prepared, model, list(zip(named.paths, digests, strict=True)))
     yield Started(1, provenance.model, model.notes)
-    if request.output.skip_existing and _stands(request, plan, provenance):
-        yield Skipped(file, SAME_WORK)
+    if request.output.skip_existing and _is_up_to_date(request, plan, provenance):
+        yield Skipped(file, UP_TO_DATE)
         return
     maps = _maps(request, model, prepared, named, mask)
     written = _write(request, maps, prepared, mask, plan, provenance)
@@ -165,9 +169,11 @@ def _options(request: EvolutionRequest) -> dict[str, Any]:
     return options
 
 
-def _stands(request: EvolutionRequest, plan: OutputPlan, provenance: Provenance) -> bool:
-    there = is_current(plan, request.output, provenance)
-    return there and (not request.animation or same_work(read_record(plan.path("gif")), provenance))
+def _is_up_to_date(request: EvolutionRequest, plan: OutputPlan, provenance: Provenance) -> bool:
+    there = outputs_up_to_date(plan, request.output, identity(provenance))
+    return there and (
+        not request.animation or is_up_to_date(read_record(plan.path("gif")), provenance)
+    )
 
 
 def _write(

@@ -25,11 +25,11 @@ from attnviz.errors import AttnvizError, UsageError
 from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size, prepare
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import check_folder, shortened
+from attnviz.output.plan import check_folder, shortened_stem
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
 from attnviz.stages.model import maps_of, verified
@@ -77,7 +77,7 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
 
 def default_file(file: ImageFile) -> Path:
     """Where a picture's page goes when no place is named."""
-    return Path(DEFAULT_OUT) / f"{shortened(file.path.stem)}.explore.html"
+    return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
 
 
 def _done(
@@ -110,7 +110,7 @@ def _done(
         maps=maps,
         rollout=_rollout(model, picture, layers) if request.rollout else None,
         pixels=image.pixels,
-        name=shown(file.path.name),
+        name=printable(file.path.name),
         provenance=provenance,
         record=to_json(provenance),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.domain.events import SAME_WORK, Skipped, Started
+from attnviz.domain.events import UP_TO_DATE, Skipped, Started
 from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError
 from attnviz.output.current import recorded_paths
@@ -111,7 +111,7 @@ def draw_set(
         if looks and all(look.current for each in looks.values() for look in each):
             for figure in group:
                 for look in looks[id(figure)]:
-                    yield figure, Skipped(look.file, SAME_WORK)
+                    yield figure, Skipped(look.file, UP_TO_DATE)
             continue
         yield from _draw_group(group, into, total)
 

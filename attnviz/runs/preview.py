@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain.kinds import kind_of
 from attnviz.domain.requests import run_options
-from attnviz.output.current import recorded_paths, stands
+from attnviz.output.current import outputs_up_to_date, recorded_paths
 from attnviz.stages.plan import file_digest, plan_request, second_digest
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def outlook(request: RunRequest) -> list[Outlook]:
             paths[file],
             current=file in there
             and made is not None
-            and stands(plan, request.output, made | {"image_sha256": file_digest(file.path)}),
+            and outputs_up_to_date(
+                plan, request.output, made | {"image_sha256": file_digest(file.path)}
+            ),
         )
         for file, plan in plans.items()
     ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnviz.domain import ImageFile
     from attnviz.domain.kinds import CommandRequest
     from attnviz.domain.requests import RunRequest
-    from attnviz.images.find import Found
+    from attnviz.images.find import FoundImages
     from attnviz.output.plan import OutputPlan
 
 
@@ -35,7 +35,7 @@ def check_before_loading(request: RunRequest) -> None:
 
 def plan_request(
     request: RunRequest, into: Path | None = None
-) -> tuple[Found, dict[ImageFile, OutputPlan]]:
+) -> tuple[FoundImages, dict[ImageFile, OutputPlan]]:
     """The pictures of a request and where their files go, below ``into`` if that is given.
 
     Of a shard: its own pictures, and its own part of the inputs that gave nothing.

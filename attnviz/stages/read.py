@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from attnviz._version import __version__
 from attnviz.domain import Provenance
-from attnviz.domain.events import SAME_WORK, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
 from attnviz.domain.kinds import kind_of
 from attnviz.domain.requests import run_options
 from attnviz.errors import AttnvizError
 from attnviz.images.fit import prepare
 from attnviz.images.read import read_image
-from attnviz.output.current import is_current
+from attnviz.output.current import identity, outputs_up_to_date
 from attnviz.stages.plan import second_digest
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ReadStage:
             like_sha256=self.like_sha256,
         )
         output = self.request.output
-        current = output.skip_existing and is_current(plan, output, provenance)
+        current = output.skip_existing and outputs_up_to_date(plan, output, identity(provenance))
         if current and not output.every_number:
-            return Skipped(file, SAME_WORK)
+            return Skipped(file, UP_TO_DATE)
         return Ready(file, prepared, provenance, current)

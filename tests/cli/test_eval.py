@@ -60,8 +60,8 @@ def judged(tmp_path):
     return ("eval", "photos", "masks", "--size", "16")
 
 
-# FigureImage a, object {0}: head 0 keeps {0}: 1; head 1 keeps {1, 2}: 0; the mean 8 : 5 : 5 : 2 keeps
-# {0, 1}: 1/2; the rollout keeps {3}: 0. FigureImage b, object {1, 3}: 0; 1/3; 1/3; 1/2.
+# Image a, object {0}: head 0 keeps {0}: 1; head 1 keeps {1, 2}: 0; the mean 8 : 5 : 5 : 2 keeps
+# {0, 1}: 1/2; the rollout keeps {3}: 0. Image b, object {1, 3}: 0; 1/3; 1/3; 1/2.
 EXPECTED = {
     "head 0": 1 / 2,
     "head 1": 1 / 6,

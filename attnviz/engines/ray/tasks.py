@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain.events import SAME_WORK, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
 from attnviz.stages.draw import finish, job_of, render
 from attnviz.stages.read import ReadStage, Ready, Seen
 
@@ -105,7 +105,7 @@ def draw_row(row: Row, job: Job) -> Row:
     _enter(job.folder)
     seen = drawing.seen
     if seen.ready.current:
-        return packed(row[NUMBER], Skipped(seen.ready.file, SAME_WORK, drawing.rows))
+        return packed(row[NUMBER], Skipped(seen.ready.file, UP_TO_DATE, drawing.rows))
     figure = job_of(job.request, drawing.plan, seen.ready, seen.maps)
     event = _guarded(lambda: finish(seen.ready, drawing.rows, seen.notes, lambda: render(figure)))
     return packed(row[NUMBER], event)

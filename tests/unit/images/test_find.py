@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from attnviz.errors import ImageError
-from attnviz.images.find import Found, find_images
-from attnviz.images.names import natural_key, shown
+from attnviz.images.find import FoundImages, find_images
+from attnviz.images.names import natural_key, printable
 
 
 @pytest.fixture
@@ -26,15 +26,15 @@ def touch(*names: str) -> None:
         Path(name).write_bytes(b"x")
 
 
-def paths(found: Found) -> list[str]:
+def paths(found: FoundImages) -> list[str]:
     return [str(file.path) for file in found.files]
 
 
-def relatives(found: Found) -> list[str]:
+def relatives(found: FoundImages) -> list[str]:
     return [str(file.relative) for file in found.files]
 
 
-def reasons(found: Found) -> dict[str, str]:
+def reasons(found: FoundImages) -> dict[str, str]:
     return {str(path): reason for path, reason in found.skipped}
 
 
@@ -85,7 +85,7 @@ def test_name_that_is_not_valid_text_is_found_and_shown(folder: Path) -> None:
         pytest.skip("this file system takes valid text only")
     found = find_images(["in"])
     assert os.fsencode(found.files[0].path) == b"in/" + raw
-    assert shown(found.files[0].path) == "in/caf\\udce9.png"
+    assert printable(found.files[0].path) == "in/caf\\udce9.png"
 
 
 def test_existing_path_with_brackets_wins_over_the_glob_reading(folder: Path) -> None:
@@ -272,5 +272,5 @@ def test_natural_key_orders_numbers_by_value_and_ignores_case() -> None:
 
 
 def test_shown_is_one_printable_line() -> None:
-    assert shown("a\nb\x1b[31m.png") == "a\\nb\\x1b[31m.png"
-    assert shown(Path("猫 $5.png")) == "猫 $5.png"
+    assert printable("a\nb\x1b[31m.png") == "a\\nb\\x1b[31m.png"
+    assert printable(Path("猫 $5.png")) == "猫 $5.png"

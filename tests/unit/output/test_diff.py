@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from attnviz.domain import ImageFormat
-from attnviz.output.diff import compare, drawing_of, side_by_side
+from attnviz.output.diff import compare, diff_image, drawing_of
 from attnviz.output.plan import OutputPlan
 from attnviz.output.write import write_array_png, write_figures, write_npz
 from tests.helpers.provenance import provenance
@@ -80,7 +80,7 @@ def test_pictures_of_other_sizes_differ(tmp_path):
 
 
 def test_equal_pictures_have_a_black_difference():
-    picture = side_by_side(np.full((2, 2, 3), 9, np.uint8), np.full((2, 2, 3), 9, np.uint8))
+    picture = diff_image(np.full((2, 2, 3), 9, np.uint8), np.full((2, 2, 3), 9, np.uint8))
     assert not picture[:, -2:].any()
 
 

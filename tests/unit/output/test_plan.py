@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attnviz.domain import ImageFile, ImageFormat
 from attnviz.domain.requests import OutputRequest
 from attnviz.errors import UsageError
-from attnviz.output.plan import NAME_BYTES, OutputPlan, check_folder, plan_outputs, shortened
+from attnviz.output.plan import NAME_BYTES, OutputPlan, check_folder, plan_outputs, shortened_stem
 
 OUT = Path("out")
 
@@ -135,12 +135,12 @@ def test_long_names_are_cut_between_characters_and_stay_distinct(letter: str) ->
 
 def test_a_long_name_that_is_no_utf8_is_shortened_too() -> None:
     stem = os.fsdecode(b"\xff" * 250)
-    assert len(os.fsencode(shortened(stem))) < 100
+    assert len(os.fsencode(shortened_stem(stem))) < 100
 
 
 def test_short_names_are_never_touched() -> None:
-    assert shortened("x" * 223) == "x" * 223
-    assert shortened("x" * 224) != "x" * 224
+    assert shortened_stem("x" * 223) == "x" * 223
+    assert shortened_stem("x" * 224) != "x" * 224
 
 
 def test_a_figure_never_takes_the_place_of_an_input() -> None:

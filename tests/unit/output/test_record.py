@@ -15,7 +15,11 @@ from matplotlib.figure import Figure
 
 from attnviz.domain import ImageFormat, Provenance, WrittenFile, sha256_of
 from attnviz.domain.requests import OutputRequest
-from attnviz.output.current import is_current, same_work
+from attnviz.output.current import (
+    identity,
+    is_up_to_date,
+    outputs_up_to_date,
+)
 from attnviz.output.plan import OutputPlan
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of, to_dict, to_json
@@ -144,35 +148,37 @@ def test_a_record_is_found_without_reading_the_pixels(tmp_path: Path) -> None:
 )
 def test_other_work_is_told_apart(change: dict[str, Any]) -> None:
     record = json.loads(to_json(provenance()))
-    assert same_work(record, provenance())
-    assert not same_work(record, provenance(**change))
+    assert is_up_to_date(record, provenance())
+    assert not is_up_to_date(record, provenance(**change))
 
 
 def test_the_same_picture_under_another_name_or_version_is_the_same_work() -> None:
     record = json.loads(to_json(provenance()))
-    assert same_work(record, provenance(image="moved.png", versions={"torch": "3.0"}))
-    assert not same_work(None, provenance())
+    assert is_up_to_date(record, provenance(image="moved.png", versions={"torch": "3.0"}))
+    assert not is_up_to_date(None, provenance())
 
 
 def test_a_picture_is_current_when_every_asked_file_stands(tmp_path: Path) -> None:
     plan = write_all(tmp_path, provenance())
     everything = OutputRequest(tmp_path, FORMATS, save_data=True)
-    assert is_current(plan, everything, provenance())
-    assert not is_current(plan, everything, provenance(options={"layer": 3}))
+    assert outputs_up_to_date(plan, everything, identity(provenance()))
+    assert not outputs_up_to_date(plan, everything, identity(provenance(options={"layer": 3})))
     plan.path("npz").unlink()
-    assert not is_current(plan, everything, provenance())
-    assert is_current(plan, OutputRequest(tmp_path, FORMATS), provenance())
+    assert not outputs_up_to_date(plan, everything, identity(provenance()))
+    assert outputs_up_to_date(plan, OutputRequest(tmp_path, FORMATS), identity(provenance()))
     plan.path("svg").write_bytes(b"<svg/>")
-    assert not is_current(plan, OutputRequest(tmp_path, FORMATS), provenance())
-    assert is_current(plan, OutputRequest(tmp_path, (ImageFormat.PDF,)), provenance())
+    assert not outputs_up_to_date(plan, OutputRequest(tmp_path, FORMATS), identity(provenance()))
+    assert outputs_up_to_date(
+        plan, OutputRequest(tmp_path, (ImageFormat.PDF,)), identity(provenance())
+    )
 
 
 def test_a_missing_table_makes_the_picture_stale(tmp_path: Path) -> None:
     made = provenance(options={"csv": True})
     plan = write_all(tmp_path, made)
-    assert not is_current(plan, OutputRequest(tmp_path), made)
+    assert not outputs_up_to_date(plan, OutputRequest(tmp_path), identity(made))
     write_csv(plan.path("csv"), [{"score": 0.5}])
-    assert is_current(plan, OutputRequest(tmp_path), made)
+    assert outputs_up_to_date(plan, OutputRequest(tmp_path), identity(made))
 
 
 @pytest.mark.parametrize("image_format", [ImageFormat.PNG, ImageFormat.SVG])
@@ -190,7 +196,7 @@ def test_every_page_and_file_beside_a_figure_must_be_of_the_same_work(
         write_figures(pages, plan, [image_format], 30, made, beside)
 
     def current() -> bool:
-        return is_current(plan, OutputRequest(tmp_path, (image_format,)), made)
+        return outputs_up_to_date(plan, OutputRequest(tmp_path, (image_format,)), identity(made))
 
     write()
     assert current()
