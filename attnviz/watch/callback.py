@@ -22,7 +22,7 @@ from attnviz.domain.requests import (
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size
-from attnviz.models.training import is_first_process, twin_of, undisturbed
+from attnviz.models.training import is_first_process, snapshot_backbone, undisturbed
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
@@ -109,7 +109,7 @@ class Watch:
             return ()
 
     def _files(self, model: Any, step: int) -> Iterator[WrittenFile]:
-        twin = twin_of(model, self.name)
+        twin = snapshot_backbone(model, self.name)
         twin.info = replace(
             twin.info, name=f"{twin.info.name}, step {step}", weights=f"in training, step {step}"
         )

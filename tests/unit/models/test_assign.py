@@ -13,7 +13,7 @@ from attnviz.errors import CheckpointError
 from attnviz.models.assign import load_strictly
 from attnviz.models.identify import check_against, identify
 from attnviz.models.weights.checkpoint import open_checkpoint
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import Source
 from tests.helpers import formula_weights
 from tests.helpers.checkpoints import (
     HEADS,
@@ -39,16 +39,16 @@ def dino(checkpoint, **more):
 def dinov2(checkpoint, **more):
     name = (
         "vit_small_patch14_reg4_dinov2"
-        if checkpoint.facts.registers
+        if checkpoint.inferred.registers
         else "vit_small_patch14_dinov2"
     )
     return timm_model(checkpoint, name, **more)
 
 
 def dinov3(checkpoint, **more):
-    plus = "_plus" if checkpoint.facts.gated_mlp else ""
+    plus = "_plus" if checkpoint.inferred.gated_mlp else ""
     name = f"vit_small{plus}_patch16_dinov3"
-    return timm_model(checkpoint, name, qkv_bias=checkpoint.facts.qkv_bias, img_size=32, **more)
+    return timm_model(checkpoint, name, qkv_bias=checkpoint.inferred.qkv_bias, img_size=32, **more)
 
 
 @pytest.mark.parametrize("name", ["dino_vits16", "dinov2_vits14_reg"])
@@ -77,8 +77,8 @@ def test_registers_and_the_class_position_go_where_timm_has_them(tmp_path):
     tensors = original("dinov2", registers=4)
     checkpoint = opened(tmp_path, tensors)
     assert checkpoint.source is Source.DINOV2
-    assert checkpoint.facts.registers == 4
-    assert checkpoint.facts.positions_prefix == 0
+    assert checkpoint.inferred.registers == 4
+    assert checkpoint.inferred.positions_prefix == 0
     assert checkpoint.ignored == ("mask_token",)
     positions = tensors["pos_embed"]
     assert torch.equal(checkpoint.tensors["cls_token"], tensors["cls_token"] + positions[:, :1])
@@ -119,7 +119,7 @@ def test_packed_swiglu_of_the_giant_model(tmp_path):
                 second[:, :128].clone() if kind == "weight" else second
             )
     checkpoint = opened(tmp_path, tensors)
-    assert (checkpoint.facts.gated_mlp, checkpoint.facts.mlp_hidden) == (True, 128)
+    assert (checkpoint.inferred.gated_mlp, checkpoint.inferred.mlp_hidden) == (True, 128)
     module = timm_model(checkpoint, "vit_giant_patch14_dinov2", mlp_ratio=4)
     assert load_strictly(module, checkpoint) == len(module.state_dict())
 
@@ -254,10 +254,15 @@ def test_two_files_of_one_model_are_told_apart(tmp_path):
 def test_meta_dinov3_loads_with_its_own_rotation_periods(tmp_path, gated):
     tensors = meta_dinov3(gated=gated)
     checkpoint = opened(tmp_path, tensors)
-    facts = checkpoint.facts
+    inferred = checkpoint.inferred
     assert checkpoint.source is Source.DINOV3
-    assert (facts.registers, facts.heads, facts.rotary, facts.grid) == (4, HEADS, True, None)
-    assert facts.qkv_bias is False
+    assert (inferred.registers, inferred.heads, inferred.rotary, inferred.grid) == (
+        4,
+        HEADS,
+        True,
+        None,
+    )
+    assert inferred.qkv_bias is False
     module = dinov3(checkpoint)
     assert load_strictly(module, checkpoint) == len(module.state_dict())
     assert torch.equal(module.rope.periods, tensors["rope_embed.periods"].float())
@@ -277,7 +282,7 @@ def test_dinov3_biases_that_are_zero_load_with_and_without_a_place(tmp_path):
 def test_dinov3_biases_that_are_not_zero_are_kept(tmp_path):
     tensors = meta_dinov3(bias=0.7)
     checkpoint = opened(tmp_path, tensors)
-    assert checkpoint.facts.qkv_bias is True
+    assert checkpoint.inferred.qkv_bias is True
     with pytest.raises(CheckpointError, match=r"no place in the model.*q_bias"):
         load_strictly(timm_model(checkpoint, "vit_small_patch16_dinov3"), checkpoint)
     module = dinov3(checkpoint)

@@ -6,6 +6,9 @@ import argparse
 import os
 import pathlib
 import pickle
+import random
+import re
+import warnings
 import zipfile
 
 import numpy as np
@@ -38,7 +41,7 @@ def refusal(path):
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 86\n", "Git LFS"),
         (b"\n<!DOCTYPE html><html><body>403</body></html>", "web page"),
         (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "web page"),
-        (b"\x89HDF\r\n\x1a\n" + bytes(600), "no PyTorch checkpoint"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(600), "not a PyTorch checkpoint"),
         (bytes(range(256)) * 8, "checkpoint"),
         (b"\x80\x02}q\x00(", "checkpoint"),
         (b"PK\x03\x04" + bytes(900), "cut off or damaged"),
@@ -50,17 +53,73 @@ def test_what_is_no_checkpoint_is_named(tmp_path, content, reason):
     assert reason in refusal(path)
 
 
-def test_a_truncated_file_is_cut_off(tmp_path):
+def test_a_file_of_which_too_little_is_left_is_cut_off_or_damaged(tmp_path):
     path = save(tmp_path / "weights.pth", original())
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    path.write_bytes(path.read_bytes()[:200])
     assert "cut off or damaged" in refusal(path)
 
 
-def test_a_truncated_safetensors_file_is_damaged(tmp_path):
+def needed(tensors):
+    """The bytes of the tensors alone, which is a little less than those of the file."""
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+@pytest.mark.parametrize("share", [0.3, 0.95])
+def test_a_truncated_file_says_how_many_bytes_are_there_of_how_many(tmp_path, share):
+    """The list of tensors comes first in the file, in the old form as in the new one."""
+    content = {name: tensor.half() for name, tensor in original().items()} | {"x": torch.zeros(9)}
+    for legacy in (False, True):
+        path = tmp_path / "weights.pth"
+        torch.save(content, path, _use_new_zipfile_serialization=not legacy)
+        whole = path.stat().st_size
+        have = int(whole * share)
+        path.write_bytes(path.read_bytes()[:have])
+        match = re.search(r"is cut off: ([\d,]+) of at least ([\d,]+) bytes", refusal(path))
+        stated = [int(number.replace(",", "")) for number in match.groups()]
+        assert stated[0] == have
+        assert needed(content) < stated[1] <= whole
+
+
+def test_a_truncated_safetensors_file_says_how_many_bytes_are_there_of_how_many(tmp_path):
     path = tmp_path / "weights.safetensors"
     save_file(original(), path)
-    path.write_bytes(path.read_bytes()[:-100])
+    content = path.read_bytes()
+    path.write_bytes(content[:-100])
+    assert f"cut off: {len(content) - 100:,} of {len(content):,} bytes" in refusal(path)
+    header = 8 + int.from_bytes(content[:8], "little")
+    path.write_bytes(content[:300])
+    assert f"cut off: 300 of at least {header:,} bytes" in refusal(path)
+    path.write_bytes(content[:20] + b"\xff" + content[21:])
     assert "damaged safetensors" in refusal(path)
+
+
+def test_a_git_lfs_pointer_says_how_large_the_weights_are(tmp_path):
+    path = tmp_path / "weights.pth"
+    path.write_bytes(
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 86709583\n"
+    )
+    assert "pointer, not the weights of 86,709,583 bytes" in refusal(path)
+
+
+def test_a_torchscript_program_is_named_as_one(tmp_path):
+    """torch's own advice, to switch its safety off, is never repeated."""
+    path = tmp_path / "model.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(nn.Linear(2, 2)).save(str(path))
+    said = refusal(path)
+    assert "is a TorchScript program, not weights" in said
+    assert "load it with torch.jit.load and save its state_dict()" in said
+    assert "weights_only" not in said
+
+
+def test_an_exported_program_is_named_as_one(tmp_path):
+    path = tmp_path / "model.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/archive_format", "pt2")
+        archive.writestr("model/data/weights/weight_0", "x")
+    assert "is an exported program, not weights" in refusal(path)
+    assert "torch.export.load" in refusal(path)
 
 
 def test_safetensors_is_known_by_content_whatever_its_name(tmp_path):
@@ -157,6 +216,90 @@ def test_training_options_are_read_as_data(tmp_path):
     assert loaded["args"].arch == "vit_small"
     assert loaded["epoch"] == 3
     assert open_checkpoint(path).key == "teacher"
+
+
+HISTORIES = {
+    "numbers": np.array([0.1, 0.2]),
+    "big endian": np.arange(3, dtype=">i4"),
+    "columns first": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "truth": np.array([True, False]),
+    "complex": np.array([1 + 2j]),
+    "text": np.array(["a", "bc"]),
+    "objects": np.array([None, {"a": 1}], dtype=object),
+    "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+    "times": np.array(["2026-01-01"], dtype="datetime64[D]"),
+    "nothing": np.zeros((0, 4)),
+    "dtype": np.dtype("float32"),
+}
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+@pytest.mark.parametrize("legacy", [False, True])
+def test_numpy_arrays_beside_the_weights_are_read(tmp_path, kind, legacy):
+    path = tmp_path / "weights.pth"
+    content = {"state_dict": original(), "history": HISTORIES[kind]}
+    torch.save(content, path, _use_new_zipfile_serialization=not legacy)
+    checkpoint = open_checkpoint(path)
+    assert checkpoint.key == "state_dict"
+    read = read_weights(path)["history"]
+    if kind in ("numbers", "big endian", "columns first", "truth", "complex", "nothing"):
+        assert np.array_equal(read.numpy(), HISTORIES[kind])
+
+
+def test_the_random_states_of_a_training_run_are_read(tmp_path):
+    state = np.random.RandomState(0)
+    content = {
+        "teacher": original(),
+        "rng": {
+            "numpy": state.get_state(),
+            "numpy, by name": state.get_state(legacy=False),
+            "generator": np.random.default_rng(0).bit_generator.state,
+            "python": random.getstate(),
+            "torch": torch.get_rng_state(),
+        },
+    }
+    assert open_checkpoint(save(tmp_path / "weights.pth", content)).key == "teacher"
+
+
+def test_a_network_of_numpy_arrays_is_a_network(tmp_path):
+    content = {"model": {name: tensor.numpy() for name, tensor in original().items()}}
+    checkpoint = open_checkpoint(save(tmp_path / "weights.pth", content))
+    for name, tensor in original().items():
+        assert torch.equal(checkpoint.tensors[name], tensor), name
+
+
+class Array:
+    """A pickle that says of an array what is not so."""
+
+    def __init__(self, *state):
+        self.state = state
+
+    def __reduce__(self):
+        function, arguments, _ = np.zeros(1).__reduce__()
+        return function, arguments, self.state
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        (1, (1 << 40,), np.dtype("f8"), False, b"\0" * 8),
+        (1, (2,), np.dtype("O"), False, b"\1" * 16),
+        (1, (-3,), np.dtype("f8"), False, b"\0" * 8),
+        (1, "x", np.dtype("f8"), False, 3.5),
+        (1,),
+    ],
+)
+def test_an_array_that_does_not_fit_its_bytes_is_left_out(tmp_path, state):
+    """Bytes are never taken for pointers, nor sizes for memory."""
+    path = save(tmp_path / "weights.pth", {"model": original(), "history": Array(*state)})
+    assert read_weights(path)["history"] is None
+    assert open_checkpoint(path).key == "model"
+
+
+def test_a_pickle_that_holds_itself_is_refused(tmp_path):
+    content = dict(original())
+    content["again"] = content
+    assert "nested without end" in refusal(save(tmp_path / "weights.pth", content))
 
 
 def test_the_permission_for_training_options_ends_with_the_call(tmp_path):

@@ -16,7 +16,7 @@ from attnviz.errors import CheckpointError
 from attnviz.models.assign import load_strictly
 from attnviz.models.identify import check_against, identify
 from attnviz.models.weights.checkpoint import open_checkpoint
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import Source
 from tests.helpers.checkpoints import (
     attention_of,
     edit_config,
@@ -109,12 +109,12 @@ def copied(saved, tmp_path):
 
 def load(folder, kind, **more):
     checkpoint = open_checkpoint(folder)
-    facts = checkpoint.facts
-    if facts.rotary:
-        more |= {"qkv_bias": facts.qkv_bias, "img_size": 224}
-    if facts.gated_mlp and not facts.rotary:
-        more |= {"mlp_ratio": 2 * facts.mlp_hidden / facts.width}
-    module = timm_model(checkpoint, KINDS[kind][2], heads=facts.heads, **more)
+    inferred = checkpoint.inferred
+    if inferred.rotary:
+        more |= {"qkv_bias": inferred.qkv_bias, "img_size": 224}
+    if inferred.gated_mlp and not inferred.rotary:
+        more |= {"mlp_ratio": 2 * inferred.mlp_hidden / inferred.width}
+    module = timm_model(checkpoint, KINDS[kind][2], heads=inferred.heads, **more)
     count = load_strictly(module, checkpoint)
     assert count == len(module.state_dict())
     return checkpoint, module
@@ -136,7 +136,7 @@ def test_attention_is_that_of_transformers(saved, kind):
     assert ours.shape == theirs.shape
     assert float((ours - theirs).abs().max()) < 1e-5
     assert float(theirs.std()) > 1e-4, "nearly uniform attention would show nothing"
-    assert checkpoint.facts.heads == 6
+    assert checkpoint.inferred.heads == 6
     rule = Positions.ORIGINAL if kind == "registers" else Positions.HF
     assert checkpoint.source.positions is rule
 
@@ -258,7 +258,7 @@ def test_weights_in_several_files_are_read_by_their_index(saved, tmp_path, safe)
 def test_a_file_is_read_with_the_config_beside_it_and_not_without(saved, tmp_path):
     _, folder = saved("dinov2")
     file = folder / "model.safetensors"
-    assert open_checkpoint(file).facts == open_checkpoint(folder).facts
+    assert open_checkpoint(file).inferred == open_checkpoint(folder).inferred
     alone = Path(shutil.copy(file, tmp_path))
     with pytest.raises(CheckpointError, match=r"no config\.json beside it"):
         open_checkpoint(alone)
@@ -266,12 +266,12 @@ def test_a_file_is_read_with_the_config_beside_it_and_not_without(saved, tmp_pat
 
 def test_the_epsilon_and_the_heads_are_those_of_the_config(copied):
     folder = copied("vit")
-    assert open_checkpoint(folder).facts.eps == 1e-12
+    assert open_checkpoint(folder).inferred.eps == 1e-12
     edit_config(folder, layer_norm_eps=1e-6, num_attention_heads=12)
-    facts = open_checkpoint(folder).facts
-    assert (facts.eps, facts.heads) == (1e-6, 12)
+    inferred = open_checkpoint(folder).inferred
+    assert (inferred.eps, inferred.heads) == (1e-6, 12)
     edit_config(folder, layer_norm_eps=None)
-    assert open_checkpoint(folder).facts.eps == 1e-12
+    assert open_checkpoint(folder).inferred.eps == 1e-12
 
 
 def test_heads_of_the_config_that_differ_from_the_model_are_an_error(copied):
@@ -333,9 +333,9 @@ def test_a_non_square_image_size_gives_a_non_square_grid(tmp_path):
     )
     transformers.Dinov2Model(config).save_pretrained(tmp_path)
     # transformers itself stores positions for (height // patch) * (width // patch) patches.
-    facts = open_checkpoint(tmp_path).facts
-    assert facts.grid == Size(2, 4)
-    assert facts.image_size == Size(28, 56)
+    inferred = open_checkpoint(tmp_path).inferred
+    assert inferred.grid == Size(2, 4)
+    assert inferred.image_size == Size(28, 56)
 
 
 def write_preprocessor(folder, **fields):

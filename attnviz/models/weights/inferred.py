@@ -60,7 +60,7 @@ class Preprocessing:
 
 
 @dataclass(frozen=True)
-class Facts:
+class InferredConfig:
     """The sizes of a network. None: the file does not tell.
 
     grid: rows and columns of the stored position embedding, None when there is none (rotary).
@@ -96,10 +96,10 @@ class Facts:
         return int(self.has_cls) + int(self.distilled) + self.registers
 
 
-def measure(
+def infer_config(
     tensors: Mapping[str, Tensor], path: Path, *, rotary: bool = False, grid: Size | None = None
-) -> Facts:
-    """The facts that shapes tell, of tensors in timm's naming.
+) -> InferredConfig:
+    """What shapes tell of tensors in timm's naming.
 
     ``grid`` is that of the stored positions where a config names it; otherwise it is square.
 
@@ -124,7 +124,7 @@ def measure(
         (None, 0) if stored is None else _grid_of(stored, prefix, grid, path, registers=registers)
     )
     gated, hidden = _mlp_of(tensors, first)
-    return Facts(
+    return InferredConfig(
         patch=int(kernel.shape[3]),
         in_chans=int(kernel.shape[1]),
         width=int(kernel.shape[0]),
