@@ -43,24 +43,42 @@ WHOLE_LIMIT_BYTES = 2_000_000_000
 SHARE = 0.9
 """How much of the free memory may be planned for."""
 
+UNKNOWN_BATCH = 1 << 16
+"""Images in a batch, at most, where the free memory is unknown."""
+
 
 def largest_batch(
-    info: ModelInfo, size: Size, command: CommandRequest, device: torch.device
+    info: ModelInfo, size: Size, request: CommandRequest, device: torch.device
 ) -> int:
-    """How many pictures of a model input size fit together.
+    """How many images of a model input size fit together, at least 1.
 
     Raises:
-        MemoryNeededError: Not even one fits; the message gives the largest size that does.
+        MemoryNeededError: Not even one fits.
+    """
+    check_memory(info, size, request, device)
+    free = free_bytes(device)
+    if free is None:
+        return UNKNOWN_BATCH
+    return max(1, int(SHARE * free / needed_bytes(info, tokens_of(info, size), request, device)))
+
+
+def check_memory(
+    info: ModelInfo, size: Size, request: CommandRequest, device: torch.device
+) -> None:
+    """Raise unless one image of a model input size fits into memory.
+
+    Raises:
+        MemoryNeededError: It does not fit; the message gives the largest size that does.
     """
     free = free_bytes(device)
     if free is None:
-        return 1 << 16
-    needed = needed_bytes(info, tokens_of(info, size), command, device)
+        return
+    needed = needed_bytes(info, tokens_of(info, size), request, device)
     if needed <= SHARE * free:
-        return int(SHARE * free / needed)
+        return
     raise MemoryNeededError(
         f"a model input of {size} needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
-        f"the largest square that fits is about --size {largest_side(info, command, device, free)}",
+        f"the largest square that fits is about --size {largest_side(info, request, device, free)}",
     )
 
 

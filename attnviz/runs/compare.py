@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.checks import check_request
-from attnviz.attention.memory import largest_batch
+from attnviz.attention.memory import check_memory
 from attnviz.domain import (
     ComparedMap,
     ComparedRow,
@@ -177,8 +177,7 @@ def _cell(
     results: dict[CommandRequest, Maps] = {}
     for command in commands.values():
         if command not in results:
-            # Asked for its error: it names the largest size that fits.
-            largest_batch(model.info, picture.geometry.model_input, command, model.device)
+            check_memory(model.info, picture.geometry.model_input, command, model.device)
             results[command] = maps_of(model, [picture], command)[0]
     maps = {str(shown): compared(shown, results[command]) for shown, command in commands.items()}
     return _Cell(

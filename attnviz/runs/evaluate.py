@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attnviz.attention.checks import check_request
-from attnviz.attention.memory import largest_batch
+from attnviz.attention.memory import check_memory
 from attnviz.domain import (
     HeadsMaps,
     ImageFile,
@@ -130,6 +130,5 @@ def _score(
 
 
 def _maps(model: Backbone, picture: PreparedImage, command: CommandRequest) -> Maps:
-    # Asked for its error: it names the largest size that fits.
-    largest_batch(model.info, picture.geometry.model_input, command, model.device)
+    check_memory(model.info, picture.geometry.model_input, command, model.device)
     return maps_of(model, [picture], command)[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.checks import check_request
-from attnviz.attention.memory import largest_batch
+from attnviz.attention.memory import check_memory
 from attnviz.domain import (
     EvolutionMaps,
     FigureImage,
@@ -114,9 +114,8 @@ def _maps(
     for path in named.paths:
         model = first if path == named.paths[0] else _load(request, path)
         _compare(info, model.info, path)
-        # Asked for its error: it names the largest size that fits.
         size = prepared.geometry.model_input
-        largest_batch(info, size, request.command, model.device)
+        check_memory(info, size, request.command, model.device)
         (maps,) = maps_of(model, [prepared], request.command)
         if not isinstance(maps, HeadsMaps | LayersMaps):
             raise TypeError("maps of another kind than asked for")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
-from attnviz.attention.memory import largest_batch, memory_errors
+from attnviz.attention.memory import check_memory, memory_errors
 from attnviz.attention.query_keys import query_keys
 from attnviz.domain import (
     DEFAULT_OUT,
@@ -90,9 +90,8 @@ def _done(
     inputs = request.inputs
     image = read_image(file, max_pixels=inputs.max_pixels)
     picture = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
-    # Asked for its error: it names the largest size that fits.
     size = picture.geometry.model_input
-    largest_batch(model.info, size, LayersRequest(layers=layers), model.device)
+    check_memory(model.info, size, LayersRequest(layers=layers), model.device)
     notes = (verified(model, [picture]),) if request.model.verify else ()
     with memory_errors(size):
         maps = query_keys(model, model.batch([picture]), layers)
@@ -124,7 +123,7 @@ def _rollout(model: Backbone, picture: PreparedImage, layers: tuple[int, ...]) -
     """The rollout of the default options, up to each layer of the page."""
     query = Query.CLS if model.info.has_cls else Query.MEAN
     command = RolloutRequest(depths=layers, query=query)
-    largest_batch(model.info, picture.geometry.model_input, command, model.device)
+    check_memory(model.info, picture.geometry.model_input, command, model.device)
     (maps,) = maps_of(model, [picture], command)
     assert isinstance(maps, RolloutMaps)
     return maps
