@@ -22,8 +22,8 @@ from attnviz.domain import Box, FitGeometry, Size
 from attnviz.explorer import page as page_module
 from attnviz.explorer.factors import unpacked
 from attnviz.explorer.picture import data_address, seen
-from tests.explore.conftest import NAME
-from tests.explore.pages import blocks, facts
+from tests.explorer.conftest import NAME
+from tests.explorer.pages import blocks, facts
 from tests.helpers.command_line import arrays
 from tests.helpers.pictures import scene
 
