@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
+from attnviz.attention.factors import factorize
 from attnviz.attention.memory import largest_batch, memory_errors
 from attnviz.attention.query_keys import query_keys
 from attnviz.domain import (
@@ -18,7 +19,7 @@ from attnviz.domain import (
     RolloutMaps,
     WrittenFile,
 )
-from attnviz.domain.events import Done, Event, Failed, Started
+from attnviz.domain.events import Done, Event, Failed, Started, Step
 from attnviz.domain.options import set_options, written_inputs
 from attnviz.domain.requests import InputRequest, LayersRequest, ModelRequest, RolloutRequest
 from attnviz.errors import AttnvizError, UsageError
@@ -51,7 +52,7 @@ class ExploreRequest:
 
 
 def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
-    """Write the page: one ``Started``, then ``Done`` or ``Failed``.
+    """Write the page: one ``Started``, some ``Step``, then ``Done`` or ``Failed``.
 
     ``model``: the one that the request names, where it is loaded already.
 
@@ -84,7 +85,7 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     yield Started(1, model.info, model.notes, found.skipped)
     try:
-        yield _done(request, model, file, layers, target)
+        yield from _make(request, model, file, layers, target)
     except AttnvizError as error:
         yield Failed(str(file.path), error)
 
@@ -94,14 +95,16 @@ def default_file(file: ImageFile) -> Path:
     return Path(DEFAULT_OUT) / f"{shortened(file.path.stem)}.explore.html"
 
 
-def _done(
+def _make(
     request: ExploreRequest,
     model: Backbone,
     file: ImageFile,
     layers: tuple[int, ...],
     target: Path,
-) -> Done:
+) -> Iterator[Step | Done]:
     inputs = request.inputs
+    steps = 1 + request.rollout + len(layers)
+    yield Step("running the model", 0, steps)
     image = read_image(file, max_pixels=inputs.max_pixels)
     picture = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
     # Asked for its error: it names the largest size that fits.
@@ -110,6 +113,14 @@ def _done(
     notes = (verified(model, [picture]),) if request.model.verify else ()
     with memory_errors(size):
         maps = query_keys(model, model.batch([picture]), layers)
+    rollout = None
+    if request.rollout:
+        yield Step("computing the rollout", 1, steps)
+        rollout = _rollout(model, picture, layers)
+    packed = []
+    for i, layer in enumerate(layers):
+        yield Step(f"packing layer {layer}", steps - len(layers) + i, steps)
+        packed.append(factorize(maps.query[i], maps.key[i]))
     provenance = Provenance(
         command="explore",
         model=model.info,
@@ -121,15 +132,15 @@ def _done(
         device=model.device.type,
     )
     content = PageContent(
-        maps=maps,
-        rollout=_rollout(model, picture, layers) if request.rollout else None,
+        layers=dict(zip(layers, packed, strict=True)),
+        rollout=rollout,
         pixels=image.pixels,
         name=shown(file.path.name),
         provenance=provenance,
         record=to_json(provenance),
     )
     written: tuple[WrittenFile, ...] = (write_page(target, page(content)),)
-    return Done(
+    yield Done(
         file, written, record_of(provenance, written, ()), (), (*picture.image.notes, *notes)
     )
 
