@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
+from attnviz.attention.factors import factorize
 from attnviz.attention.memory import check_memory, memory_errors
 from attnviz.attention.query_keys import query_keys
 from attnviz.domain import (
@@ -17,7 +18,7 @@ from attnviz.domain import (
     RolloutMaps,
     WrittenFile,
 )
-from attnviz.domain.events import Done, Event, Failed, Started
+from attnviz.domain.events import Done, Event, Failed, Started, Step
 from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.kinds import LayersRequest, RolloutRequest
 from attnviz.domain.options import given_options, request_options
@@ -37,7 +38,7 @@ from attnviz.stages.read import versions
 
 
 def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
-    """Write the page: one ``Started``, then ``Done`` or ``Failed``.
+    """Write the page: one ``Started``, some ``Step``, then ``Done`` or ``Failed``.
 
     ``model``: the one that the request names, where it is loaded already.
 
@@ -70,7 +71,7 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     yield Started(1, model.info, model.notes, found.skipped)
     try:
-        yield _done(request, model, file, layers, target)
+        yield from _make(request, model, file, layers, target)
     except AttnvizError as error:
         yield Failed(str(file.path), error)
 
@@ -80,14 +81,16 @@ def default_file(file: ImageFile) -> Path:
     return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
 
 
-def _done(
+def _make(
     request: ExploreRequest,
     model: Backbone,
     file: ImageFile,
     layers: tuple[int, ...],
     target: Path,
-) -> Done:
+) -> Iterator[Step | Done]:
     inputs = request.inputs
+    steps = 1 + request.rollout + len(layers)
+    yield Step("running the model", 0, steps)
     image = read_image(file, max_pixels=inputs.max_pixels)
     picture = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
     size = picture.geometry.model_input
@@ -95,6 +98,14 @@ def _done(
     notes = (verified(model, [picture]),) if request.model.verify else ()
     with memory_errors(size):
         maps = query_keys(model, model.batch([picture]), layers)
+    rollout = None
+    if request.rollout:
+        yield Step("computing the rollout", 1, steps)
+        rollout = _rollout(model, picture, layers)
+    packed = []
+    for i, layer in enumerate(layers):
+        yield Step(f"packing layer {layer}", steps - len(layers) + i, steps)
+        packed.append(factorize(maps.query[i], maps.key[i]))
     provenance = Provenance(
         command="explore",
         model=model.info,
@@ -106,15 +117,15 @@ def _done(
         device=model.device.type,
     )
     content = PageContent(
-        maps=maps,
-        rollout=_rollout(model, picture, layers) if request.rollout else None,
+        layers=dict(zip(layers, packed, strict=True)),
+        rollout=rollout,
         pixels=image.pixels,
         name=printable(file.path.name),
         provenance=provenance,
         record=to_json(provenance),
     )
     written: tuple[WrittenFile, ...] = (write_page(target, page(content)),)
-    return Done(
+    yield Done(
         file, written, record_of(provenance, written, ()), (), (*picture.image.notes, *notes)
     )
 
