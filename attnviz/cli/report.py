@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnviz.cli.progress import make_progress
-from attnviz.domain.events import Done, Event, Failed, Gathered, Skipped, Started
+from attnviz.domain.events import Done, Event, Failed, RunFilesWritten, Skipped, Started
 from attnviz.errors import UsageError
 from attnviz.images.names import shown
 
@@ -85,8 +85,8 @@ class Report:
                 self._skip(event)
             case Failed():
                 self._fail(event)
-            case Gathered():
-                self._gathered(event)
+            case RunFilesWritten():
+                self._run_files_written(event)
         self._progress.update(self._done + self._skipped, self._failed)
 
     def _start(self, event: Started) -> None:
@@ -133,7 +133,7 @@ class Report:
                 }
             )
 
-    def _gathered(self, event: Gathered) -> None:
+    def _run_files_written(self, event: RunFilesWritten) -> None:
         for file in event.written:
             if file.kind == "failures":
                 self._say(f"note: the failures are listed in {shown(file.path)}")

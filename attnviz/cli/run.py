@@ -51,11 +51,11 @@ def run(command: CommandRequest, options: RunOptions) -> int:
     if request.workers is None and request.cluster is None and (os.cpu_count() or 1) > 1:
         make_ready()
     from attnviz.runs import command as pipeline
-    from attnviz.runs.collect import gather
+    from attnviz.runs.collect import collect_outputs
 
     may_be_empty = request.inputs.shard is not None
     report = Report(as_json=options.json, quiet=options.quiet, may_be_empty=may_be_empty)
-    return report.consume(gather(request, pipeline.run(request)))
+    return report.consume(collect_outputs(request, pipeline.run(request)))
 
 
 def run_request(command: CommandRequest, options: RunOptions) -> RunRequest:

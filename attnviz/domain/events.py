@@ -1,7 +1,7 @@
 """What happens during a run, one value at a time, in the order in which it happens.
 
 The pipeline yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` for every picture;
-``gather`` adds one ``Gathered`` where a run leaves files beside its figures.
+``collect_outputs`` adds one ``RunFilesWritten`` where a run leaves files beside its figures.
 Whoever reads them (the command line, a script) decides what to print; the pipeline prints nothing.
 """
 
@@ -75,7 +75,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class RunFilesWritten:
     """The pictures are through, and what the run leaves about all of them stands complete."""
 
     written: tuple[WrittenFile, ...]
@@ -84,4 +84,4 @@ class Gathered:
 SAME_WORK = "made from the same picture, weights and options"
 """Why a picture whose figures stand already is skipped."""
 
-Event = Started | Done | Skipped | Failed | Gathered
+Event = Started | Done | Skipped | Failed | RunFilesWritten

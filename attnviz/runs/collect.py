@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain.events import Done, Failed, Gathered, Skipped, Started
+from attnviz.domain.events import Done, Failed, RunFilesWritten, Skipped, Started
 from attnviz.domain.requests import RunRequest
 from attnviz.errors import OutputError
 from attnviz.output.failures import write_failures
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from attnviz.domain.requests import CompareRequest
 
 
-def gather(request: RunRequest | CompareRequest, events: Iterator[Event]) -> Iterator[Event]:
-    """The events of a run, and one ``Gathered`` where it leaves more files than its figures.
+def collect_outputs(
+    request: RunRequest | CompareRequest, events: Iterator[Event]
+) -> Iterator[Event]:
+    """The events of a run, and one ``RunFilesWritten`` where it leaves more files than its figures.
 
     ``failures.csv`` (each shard's own) is written when something failed, and an earlier run's
     removed when nothing did. A run that is cut off leaves the failures and the table of what it
@@ -49,7 +51,7 @@ def gather(request: RunRequest | CompareRequest, events: Iterator[Event]) -> Ite
         raise
     written = gathering.finish()
     if written:
-        yield Gathered(written)
+        yield RunFilesWritten(written)
 
 
 class _Gathering:

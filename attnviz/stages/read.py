@@ -33,7 +33,7 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
+class PreparedJob:
     """A picture ready for the model, and how its figure will have been made.
 
     ``current``: its figures stand already, and only its numbers are wanted.
@@ -46,10 +46,10 @@ class Ready:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ComputedImage:
     """A picture that went through the model, what came out, and what was found on the way."""
 
-    ready: Ready
+    job: PreparedJob
     maps: Maps
     notes: tuple[str, ...] = ()
 
@@ -65,14 +65,14 @@ class ReadStage:
         self.like_sha256 = like_digest(request.command)
         self.versions = versions()
 
-    def read(self, file: ImageFile, plan: OutputPlan) -> Ready | Skipped | Failed:
+    def read(self, file: ImageFile, plan: OutputPlan) -> PreparedJob | Skipped | Failed:
         """One picture, ready for the model unless there is nothing to do, or no way to do it."""
         try:
             return self._read(file, plan)
         except AttnvizError as error:
             return Failed(str(file.path), error)
 
-    def _read(self, file: ImageFile, plan: OutputPlan) -> Ready | Skipped:
+    def _read(self, file: ImageFile, plan: OutputPlan) -> PreparedJob | Skipped:
         inputs = self.request.inputs
         image = read_image(file, max_pixels=inputs.max_pixels)
         prepared = prepare(image, self.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
@@ -91,4 +91,4 @@ class ReadStage:
         current = output.skip_existing and is_current(plan, output, provenance)
         if current and not output.every_number:
             return Skipped(file, SAME_WORK)
-        return Ready(file, prepared, provenance, current)
+        return PreparedJob(file, prepared, provenance, current)

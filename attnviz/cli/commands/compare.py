@@ -90,11 +90,11 @@ def compare(options: CompareOptions) -> int:
     Example: attnviz compare photo.jpg --model demo --checkpoint mine.pth --show mean,rollout,pca
     """
     request = compare_request(options)
-    from attnviz.runs.collect import gather
+    from attnviz.runs.collect import collect_outputs
     from attnviz.runs.compare import compare as events
 
     report = Report(as_json=options.json, quiet=options.quiet)
-    return report.consume(gather(request, events(request)))
+    return report.consume(collect_outputs(request, events(request)))
 
 
 def compare_request(options: CompareOptions) -> CompareRequest:
