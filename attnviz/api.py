@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attnviz import figures
-from attnviz.attention.compute import check_command, compute
+from attnviz.attention.compute import check_command
+from attnviz.attention.memory import check_memory
 from attnviz.domain import (
     DEFAULT_MAX_PIXELS,
     DrawStyle,
@@ -63,7 +64,9 @@ from attnviz.images import fit as fitting
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
+from attnviz.stages.model import maps_of
 from attnviz.stages.reference import read_second, refer_to
+from attnviz.stages.single import SingleImage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,12 +150,12 @@ def compute_maps(
     Raises:
         UsageError: Something in the request is out of range for this model.
         ImageError: A point to look from lies outside a picture.
+        MemoryNeededError: It does not fit into memory.
         AttentionError: The captured attention breaks an invariant.
     """
     check_command(model.info, command)
-    reference = read_second(model, command, InputRequest(()))
-    geometries = [image.geometry for image in images]
-    return compute(model, model.batch(images), geometries, command, reference)
+    check_memory(model.info, images[0].geometry.model_input, command, model.device)
+    return maps_of(model, images, command, read_second(model, command, InputRequest(())))
 
 
 def heads(model: Backbone, image: PreparedImage, **request: Any) -> HeadsMaps:
@@ -202,10 +205,7 @@ def relevance(
     command = RelevanceRequest(like=path, **request)
     check_command(model.info, command)
     reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
-    batch = model.batch([image])
-    (found,) = compute(model, batch, [image.geometry], command, reference)
-    assert isinstance(found, RelevanceMaps)
-    return found
+    return cast("RelevanceMaps", SingleImage(model, image).maps(command, reference))
 
 
 def features(model: Backbone, image: PreparedImage, **request: Any) -> FeaturesMaps:
@@ -224,11 +224,11 @@ def qkv(model: Backbone, image: PreparedImage, **request: Any) -> QkvMaps:
 
 
 def _one(
-    model: Backbone, image: PreparedImage, command: CommandRequest, kind: type[_Maps]
+    model: Backbone, image: PreparedImage, command: CommandRequest, _kind: type[_Maps]
 ) -> _Maps:
-    found = compute_maps(model, [image], command)[0]
-    assert isinstance(found, kind)
-    return cast("_Maps", found)
+    check_command(model.info, command)
+    reference = read_second(model, command, InputRequest(()))
+    return cast("_Maps", SingleImage(model, image).maps(command, reference))
 
 
 def draw(

@@ -101,7 +101,7 @@ class Report:
     def _finish_one(self, event: Done) -> None:
         self._done += 1
         for note in event.notes:
-            self._say(f"note: {_about(str(event.file.path), note)}")
+            self._say(f"note: {note if event.images else _about(str(event.file.path), note)}")
         if self._total == 1 and event.table and not self._quiet:
             print_table(event.table, self._err)
         if self._as_json:

@@ -38,6 +38,7 @@ class Done:
 
     ``record``: the JSON record (model, image, options, versions). ``table``: the numbers of the
     figure, one row a head, layer or query, as JSON-ready values under column names.
+    ``images``: of a figure of several, all of them; a note then names the image that it is about.
     """
 
     file: ImageFile
@@ -45,6 +46,7 @@ class Done:
     record: dict[str, Any] = field(default_factory=dict)
     table: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    images: tuple[ImageFile, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,10 @@ def _titles(maps: EvolutionMaps) -> list[tuple[str, ...]]:
     names = [ink.printable(name) for name in maps.names]
     if maps.steps is None:
         return [(name,) for name in names]
-    return [(name, str(step)) for name, step in zip(names, maps.steps, strict=True)]
+    return [
+        (name,) if step is None else (name, str(step))
+        for name, step in zip(names, maps.steps, strict=True)
+    ]
 
 
 def _colours(maps: EvolutionMaps) -> list[str]:
@@ -169,9 +172,8 @@ def _entries(maps: EvolutionMaps) -> list[tuple[str, str]]:
 
 
 def _plots(maps: EvolutionMaps) -> list[Plot]:
-    places = maps.steps or tuple(range(1, len(maps.names) + 1))
-    by = "checkpoint" if maps.steps is None else maps.names[0].rsplit(" ", 1)[0].lower()
-    by = by if by and not by.isdigit() else "number"
+    places = maps.numbers or tuple(range(1, len(maps.names) + 1))
+    by = "checkpoint" if maps.numbers is None else _counted(maps.names[0])
     limit = math.log(maps.tokens)
     lines = partial(curve_lines, places=places, colours=_colours(maps))
     bound = (limit, f"uniform {limit:.2f}")
@@ -180,6 +182,12 @@ def _plots(maps: EvolutionMaps) -> list[Plot]:
     if maps.jaccard is not None:
         plots.append(partial(lines, values=maps.jaccard, heading=f"Jaccard index by {by}"))
     return plots
+
+
+def _counted(name: str) -> str:
+    """What the number in a name counts: step, for ``Step 500``."""
+    word, _, number = name.rpartition(" ")
+    return word.lower() if word and number.isdigit() else "number"
 
 
 def _beside(

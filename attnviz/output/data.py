@@ -103,11 +103,14 @@ def arrays_of(maps: Maps) -> Arrays:  # noqa: C901 - one case a kind of maps
 def compared_arrays(rows: Sequence[ComparedRow]) -> Arrays:
     """Every map of a comparison, as its own command has it: ``row0_mean``, ``row0_patch_3_7``, ...
 
-    (gh, gw), for heads (H, gh, gw), for components (gh, gw, 3).
+    (gh, gw), for heads (H, gh, gw), for components (gh, gw, 3). A map that an image does not have
+    is left out.
     """
     arrays: Arrays = {}
     for place, row in enumerate(rows):
         for name, shown in row.maps.items():
+            if shown.reason is not None:
+                continue
             # Signs, points and px stay, so that no two maps meet under one name.
             key = f"row{place}_{re.sub('[:@,]', '_', name)}"
             many = shown.is_colours or shown.kind is MapKind.HEADS
@@ -177,7 +180,7 @@ def evolution_arrays(maps: EvolutionMaps) -> Arrays:
     """The arrays of ``evolve``: C checkpoints, R rows, which are heads of a layer or layers.
 
     attention (C, R, gh, gw), prefix (C, R, P), entropy (C, R), jaccard (C, R) with a mask,
-    checkpoints (C,) text, steps (C,) where names hold numbers, heads (H,); heads (R,) and layer ()
+    checkpoints (C,) text, steps (C,) where all have numbers, heads (H,); heads (R,) and layer ()
     or layers (R,).
     """
     arrays: Arrays = {
@@ -189,8 +192,8 @@ def evolution_arrays(maps: EvolutionMaps) -> Arrays:
     }
     if maps.jaccard is not None:
         arrays["jaccard"] = maps.jaccard
-    if maps.steps is not None:
-        arrays["steps"] = _indices(maps.steps)
+    if maps.numbers is not None:
+        arrays["steps"] = _indices(maps.numbers)
     if maps.layer is None:
         return arrays | {"layers": _indices(maps.indices)}
     return arrays | {"layer": np.array(maps.layer)}

@@ -138,7 +138,7 @@ def test_what_stands_is_skipped_until_a_checkpoint_changes(real, trained, tmp_pa
     [
         (("gone.pth", "--image", "cat.png"), 2, "checkpoint gone.pth does not exist"),
         (("step50.pth", "--image", "gone.png"), 1, "gone.png does not exist"),
-        (("step50.pth", "--image", "."), 2, "pictures, and the figure shows one"),
+        (("step50.pth", "--image", "."), 2, "images, and the figure shows one"),
         (("step50.pth",), 2, "Missing option"),
         (("--image", "cat.png"), 2, "Missing argument"),
         (

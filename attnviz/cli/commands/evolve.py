@@ -76,6 +76,7 @@ def evolve(options: EvolveOptions) -> int:
 
     Example: attnviz evolve step00100.pth step00200.pth --image photo.jpg --rows layers
     """
+    from attnviz.runs.collect import collect_outputs
     from attnviz.runs.evolve import EvolutionRequest
     from attnviz.runs.evolve import evolve as events
 
@@ -105,4 +106,5 @@ def evolve(options: EvolveOptions) -> int:
         threshold=in_range("--threshold", options.threshold, above=0, most=1),
         animation=options.animation,
     )
-    return Report(as_json=options.json, quiet=options.quiet).consume(events(request))
+    report = Report(as_json=options.json, quiet=options.quiet)
+    return report.consume(collect_outputs(request, events(request)))
