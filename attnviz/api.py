@@ -25,6 +25,7 @@ from attnviz.domain import (
     DEFAULT_MAX_PIXELS,
     DrawStyle,
     FeaturesMaps,
+    FigureImage,
     Fit,
     HeadsMaps,
     ImageFile,
@@ -32,7 +33,6 @@ from attnviz.domain import (
     Maps,
     MatrixMaps,
     PatchMaps,
-    Picture,
     Positions,
     Precision,
     PreparedImage,
@@ -243,5 +243,5 @@ def draw(
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
     patch), ``norm`` (matrix). Nothing is shown or written.
     """
-    picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
+    picture = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
     return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)

@@ -27,7 +27,7 @@ from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
-from attnviz.domain import ModelInfo, Picture, RelevanceMaps, RelevanceMethod
+from attnviz.domain import FigureImage, ModelInfo, RelevanceMaps, RelevanceMethod
 from attnviz.domain.requests import RelevanceRequest
 from attnviz.errors import UsageError
 
@@ -36,7 +36,7 @@ from attnviz.errors import UsageError
 class Reference:
     """The second picture of a likeness, and its feature (width,) float32."""
 
-    picture: Picture
+    picture: FigureImage
     feature: Tensor
 
 
@@ -48,7 +48,7 @@ def feature(info: ModelInfo, tokens: Tensor) -> Tensor:
     return tokens[:, 0] if info.has_cls else tokens[:, info.prefix :].mean(dim=1)
 
 
-def reference_of(model: AttentionModel, batch: Tensor, picture: Picture) -> Reference:
+def reference_of(model: AttentionModel, batch: Tensor, picture: FigureImage) -> Reference:
     """The reference of a second picture, given as a batch of one, (1, 3, h, w)."""
     with torch.no_grad():  # an inference tensor could not stand in the target
         found = feature(model.info, model.run(batch).float())[0]

@@ -62,6 +62,13 @@ from attnviz.domain.geometry import (
     FitGeometry,
     Size,
 )
+from attnviz.domain.image import (
+    FigureImage,
+    ImageFile,
+    PreparedImage,
+    RgbImage,
+    sha256_of,
+)
 from attnviz.domain.maps import (
     HeadsMaps,
     LayersMaps,
@@ -72,13 +79,6 @@ from attnviz.domain.maps import (
 )
 from attnviz.domain.model import (
     ModelInfo,
-)
-from attnviz.domain.picture import (
-    ImageFile,
-    Picture,
-    PreparedImage,
-    RgbImage,
-    sha256_of,
 )
 from attnviz.domain.relevance import (
     RelevanceMaps,
@@ -130,6 +130,7 @@ __all__ = [
     "Engine",
     "EvolutionMaps",
     "FeaturesMaps",
+    "FigureImage",
     "Fit",
     "FitGeometry",
     "FloatArray",
@@ -147,7 +148,6 @@ __all__ = [
     "Norm",
     "Part",
     "PatchMaps",
-    "Picture",
     "Positions",
     "Precision",
     "PreparedImage",

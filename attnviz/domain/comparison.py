@@ -10,9 +10,9 @@ from attnviz.domain.choices import MapKind
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, FloatArray
+    from attnviz.domain.image import FigureImage
     from attnviz.domain.maps import RolloutOptions
     from attnviz.domain.model import ModelInfo
-    from attnviz.domain.picture import Picture
 
 
 _COMPONENTS = frozenset(
@@ -60,5 +60,5 @@ class ComparedRow:
     title: tuple[str, ...]
     label: str
     model: ModelInfo
-    picture: Picture
+    image: FigureImage
     maps: dict[str, ComparedMap]

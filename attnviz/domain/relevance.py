@@ -10,7 +10,7 @@ from attnviz.domain.choices import RelevanceMethod, take_choices
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import FloatArray
-    from attnviz.domain.picture import Picture
+    from attnviz.domain.image import FigureImage
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class RelevanceMaps:
     method: RelevanceMethod = RelevanceMethod.CHEFER
     class_index: int | None = None
     probability: float | None = None
-    like: Picture | None = None
+    like: FigureImage | None = None
 
     def __post_init__(self) -> None:
         take_choices(self)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
-from attnviz.figures.features import components_panel, likeness_limits
-from attnviz.figures.parts import style as ink
+from attnviz.figures.features import components_panel, similarity_limits
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
 from attnviz.figures.parts.grid import Column, Row, draw_grid
-from attnviz.figures.parts.panels import map_panel, panel_aspect, picture_panel
+from attnviz.figures.parts.panels import image_panel, map_panel, panel_aspect
 from attnviz.figures.parts.scale import Limits, common_limits, scale_words
 from attnviz.figures.patch import cell_mark
 from attnviz.figures.qkv import vectors_panel
@@ -62,9 +62,9 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     patches, all cosines. The patch that a map is of is marked on it and on the picture.
     """
     names = list(rows[0].maps)
-    alone = len({row.picture.name for row in rows}) == 1 and not _says_pictures(rows)
-    columns = [Column((ink.printable(rows[0].picture.name) if alone else "Picture",))]
-    panels: list[list[Panel | None]] = [[picture_panel(row.picture, _marks(row))] for row in rows]
+    alone = len({row.image.name for row in rows}) == 1 and not _says_pictures(rows)
+    columns = [Column((theme.printable(rows[0].image.name) if alone else "Picture",))]
+    panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
     groups: dict[str, list[ComparedMap]] = {}
     for shown in (shown for row in rows for shown in row.maps.values()):
         groups.setdefault(_group(shown.kind), []).append(shown)
@@ -80,7 +80,7 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
                 line.append(_panel(row, shown, index, limits, style))
     sheet = sheet_of(style, _words(rows, style), _warning(rows))
     lines = [
-        Row(row.title, panel_aspect(row.picture), tuple(line))
+        Row(row.title, panel_aspect(row.image), tuple(line))
         for row, line in zip(rows, panels, strict=True)
     ]
     draw_grid(sheet, columns, lines)
@@ -89,7 +89,7 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
 
 def _says_pictures(rows: Sequence[ComparedRow]) -> bool:
     """Whether the titles of the rows name the pictures."""
-    return all(row.picture.name in row.title for row in rows)
+    return all(row.image.name in row.title for row in rows)
 
 
 def _group(kind: MapKind) -> str:
@@ -110,7 +110,7 @@ def _titles(name: str, found: Sequence[ComparedMap], index: int) -> tuple[str, .
 def _marks(row: ComparedRow) -> tuple[Edges, ...]:
     """The boxes of the patches that maps of this row are of."""
     cells = dict.fromkeys(shown.cell for shown in row.maps.values() if shown.cell is not None)
-    return tuple(cell_mark(*cell, row.picture.geometry.grid) for cell in cells)
+    return tuple(cell_mark(*cell, row.image.geometry.grid) for cell in cells)
 
 
 def _limits(found: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
@@ -120,7 +120,7 @@ def _limits(found: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
     values = [each.values for each in found]
     lowest = min(float(each.min()) for each in values)
     if found[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
-        return likeness_limits(lowest)
+        return similarity_limits(lowest)
     limits = common_limits(values, style)
     if found[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
         return Limits(min(lowest, 0.99 * limits.high), limits.high)
@@ -133,10 +133,10 @@ def _panel(
     if shown.kind in _VECTORS:
         return vectors_panel(("",), shown.values)
     if shown.is_colours:
-        return components_panel(("",), shown.values, style, row.picture, shown.foreground)
+        return components_panel(("",), shown.values, style, row.image, shown.foreground)
     if index >= len(shown.values):
         return None
-    grid = row.picture.geometry.grid
+    grid = row.image.geometry.grid
     edges = () if shown.cell is None else (cell_mark(*shown.cell, grid),)
     return map_panel(("",), shown.values[index], style, limits, edges=edges)
 
@@ -145,11 +145,9 @@ def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     """What was run: each model once, with each input size once, its layer; and the scale."""
     sizes: dict[tuple[str, int, str], dict[str, None]] = {}
     for row in rows:
-        geometry = row.picture.geometry
+        geometry = row.image.geometry
         size, grid = geometry.model_input, geometry.grid
-        words = (
-            f"{size.height}{ink.TIMES}{size.width} ({grid.height}{ink.TIMES}{grid.width} patches)"
-        )
+        words = f"{size.height}{theme.TIMES}{size.width} ({grid.height}{theme.TIMES}{grid.width} patches)"
         key = (row.label, row.model.patch, _layer_words(row))
         sizes.setdefault(key, {})[words] = None
     said = [
@@ -164,7 +162,7 @@ def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     for shown in maps:
         if shown.rollout is not None:
             first = shown.rollout.start_layer
-            of = f"rollout of layers {first}{ink.TO}{rows[0].model.depth - 1}"
+            of = f"rollout of layers {first}{theme.TO}{rows[0].model.depth - 1}"
             same = len({row.model.depth for row in rows}) == 1
             said.append(", ".join([of if same else "rollout", *rollout_words(shown.rollout)]))
     kinds = [shown.kind for shown in maps]

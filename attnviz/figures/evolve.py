@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Rows
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_words, prefix_words, query_words, sheet_with_caption
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect
 from attnviz.figures.parts.map_table import (
@@ -22,15 +22,15 @@ from attnviz.figures.parts.map_table import (
 )
 from attnviz.figures.parts.masks import outline
 from attnviz.figures.parts.overlay import colour
-from attnviz.figures.parts.overview import overview, picture_at
+from attnviz.figures.parts.overview import image_at, overview
 from attnviz.figures.parts.panels import (
     TITLE_INCHES,
     Edges,
     Panel,
+    image_panel,
     map_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
     shared_bar,
 )
 from attnviz.figures.parts.plots import curve_lines, keys
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import BoolArray, DrawStyle, EvolutionMaps, ModelInfo, Picture
+    from attnviz.domain import BoolArray, DrawStyle, EvolutionMaps, FigureImage, ModelInfo
     from attnviz.figures.parts.overview import Plot
     from attnviz.figures.parts.page import Sheet
 
@@ -60,7 +60,7 @@ _DETAIL = 256
 
 def draw_evolution(
     maps: EvolutionMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -72,8 +72,8 @@ def draw_evolution(
     mask: the object's pixels, drawn as a line around it; threshold: of the Jaccard index.
     """
     shared = common_limits([maps.attention], style)
-    sheet = sheet_with_caption(model, picture, style, _words(maps, model, style, threshold))
-    aspect = panel_aspect(picture)
+    sheet = sheet_with_caption(model, image, style, _words(maps, model, style, threshold))
+    aspect = panel_aspect(image)
     rows = [
         Heading((f"{_kind(maps)} {index}",), shade)
         for index, shade in zip(maps.indices, _colours(maps), strict=True)
@@ -84,7 +84,7 @@ def draw_evolution(
     cells = fitted(tallest=_TALLEST)
     if sheet.width < _NARROW and cells.blocks == 1:
         cells = fitted(tallest=_TALLEST_NARROW)
-    seen = picture_panel(picture, _object(mask, picture))
+    seen = image_panel(image, _object(mask, image))
     plots = _plots(maps)
     top = sheet.pages[-1].y
     draw_table(sheet, rows, columns, content, cells)
@@ -103,22 +103,22 @@ def draw_evolution(
 
 
 def draw_frames(
-    maps: EvolutionMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: EvolutionMaps, image: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
     """One page a checkpoint, all of one size: the picture and the map of every row."""
     shared = common_limits([maps.attention], style)
     limits = shared or Limits(0.0, float(maps.attention.max()))
     frames = []
     for name, attention in zip(maps.names, maps.attention, strict=True):
-        sheet = sheet_with_caption(model, picture, style, _words(maps, model, style, 0.0))
+        sheet = sheet_with_caption(model, image, style, _words(maps, model, style, 0.0))
         page = sheet.pages[-1]
         page.y += 0.16
-        page.text(MARGIN, page.y - 0.045, ink.printable(name), size=ink.TITLE_PT, bold=True)
-        panels = [picture_panel(picture)]
+        page.text(MARGIN, page.y - 0.045, theme.printable(name), size=theme.TITLE_PT, bold=True)
+        panels = [image_panel(image)]
         for index, values in zip(maps.indices, attention, strict=True):
             title = f"{_kind(maps)} {index}"
             panels.append(map_panel((title,), values, style, limits))
-        panel_rows(sheet, panels, panel_aspect(picture))
+        panel_rows(sheet, panels, panel_aspect(image))
         shared_bar(sheet, limits, "Attention")
         frames.append(sheet.figures()[0])
     return tuple(frames)
@@ -148,7 +148,7 @@ def _kind(maps: EvolutionMaps) -> str:
 
 
 def _titles(maps: EvolutionMaps) -> list[tuple[str, ...]]:
-    names = [ink.printable(name) for name in maps.names]
+    names = [theme.printable(name) for name in maps.names]
     if maps.steps is None:
         return [(name,) for name in names]
     return [
@@ -160,7 +160,7 @@ def _titles(maps: EvolutionMaps) -> list[tuple[str, ...]]:
 def _colours(maps: EvolutionMaps) -> list[str]:
     """Heads keep the colours they have in all figures; layers go from dark to light."""
     if maps.rows is Rows.HEADS:
-        return [ink.head_colour(index) for index in maps.indices]
+        return [theme.head_colour(index) for index in maps.indices]
     places = np.linspace(0, 0.88, len(maps.indices), dtype=np.float32)
     shades = colour(places, Limits(0.0, 1.0), "viridis").tolist()
     return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shades]
@@ -209,7 +209,7 @@ def _beside(
     if needed > sheet.limit - top:
         return False
     y = top
-    picture_at(page, seen, Rect(left, y, wide, wide / aspect))
+    image_at(page, seen, Rect(left, y, wide, wide / aspect))
     y += TITLE_INCHES + wide / aspect + 0.1
     for plot in plots:
         plot(page, Rect(left, y, width, _PLOT))
@@ -218,12 +218,12 @@ def _beside(
     return True
 
 
-def _object(mask: BoolArray | None, picture: Picture) -> tuple[Edges, ...]:
+def _object(mask: BoolArray | None, image: FigureImage) -> tuple[Edges, ...]:
     """The line around the object, in shares of what the model saw of the picture."""
     if mask is None:
         return ()
     stride = max(1, -(-max(mask.shape) // _DETAIL))
-    region = picture.geometry.region
+    region = image.geometry.region
     origin = np.array([region.left, region.top])
     size = np.array([region.right - region.left, region.bottom - region.top])
     runs = [(run * stride - origin) / size for run in outline(mask[::stride, ::stride])]

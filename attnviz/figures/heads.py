@@ -9,7 +9,7 @@ import numpy as np
 
 from attnviz.domain import Size
 from attnviz.domain.mass_mask import mass_mask
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import (
     entropy_words,
     layer_words,
@@ -18,15 +18,15 @@ from attnviz.figures.parts.caption import (
     sheet_with_caption,
 )
 from attnviz.figures.parts.masks import outline
-from attnviz.figures.parts.overlay import by_head, veiled, view
+from attnviz.figures.parts.overlay import by_head, dimmed, model_view
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
+    image_panel,
     map_panel,
     overlay_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
     shared_bar,
 )
 from attnviz.figures.parts.plots import entropy_bars
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
         BoolArray,
         ByteArray,
         DrawStyle,
+        FigureImage,
         FloatArray,
         HeadsMaps,
         ModelInfo,
-        Picture,
     )
 
 
 def draw_heads(
     maps: HeadsMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -58,9 +58,9 @@ def draw_heads(
 
     threshold: also draw each head's mass mask on the picture, see ``mass_mask``.
     """
-    aspect = panel_aspect(picture)
+    aspect = panel_aspect(image)
     shared = common_limits(maps.attention, style)
-    masks_words = f"masks hold {ink.share(threshold)} of the mass on patches" if threshold else ""
+    masks_words = f"masks hold {theme.share(threshold)} of the mass on patches" if threshold else ""
     parts = [
         layer_words(maps.layer, model),
         query_words(maps.query),
@@ -69,24 +69,24 @@ def draw_heads(
         prefix_words(maps.prefix, model),
         masks_words,
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
+    sheet = sheet_with_caption(model, image, style, parts)
     each = [
         map_panel(
             (f"Head {head} · H {entropy:.2f}", f"{head} · H {entropy:.2f}"),
             values,
             style,
             shared,
-            swatch=ink.head_colour(head),
+            swatch=theme.head_colour(head),
         )
         for head, values, entropy in zip(
             maps.heads, maps.attention, maps.entropy.tolist(), strict=True
         )
     ]
     if len(each) == 1:
-        over = overlay_panel(("On picture",), picture, maps.attention[0], style, shared)
-        panel_rows(sheet, [picture_panel(picture), *each, over], aspect)
+        over = overlay_panel(("On picture",), image, maps.attention[0], style, shared)
+        panel_rows(sheet, [image_panel(image), *each, over], aspect)
     else:
-        panel_rows(sheet, [picture_panel(picture), *_summary(maps, picture, style)], aspect)
+        panel_rows(sheet, [image_panel(image), *_summary(maps, image, style)], aspect)
         panel_rows(sheet, each, aspect, at_least=4)
     if shared:
         shared_bar(sheet, shared, "Attention")
@@ -94,15 +94,15 @@ def draw_heads(
     entropy_bars(sheet, maps.entropy, maps.heads, maps.tokens)
     if threshold is not None:
         sheet.skip(0.09)
-        panel_rows(sheet, _mask_panels(maps, picture, threshold), aspect, at_least=4)
+        panel_rows(sheet, _mask_panels(maps, image, threshold), aspect, at_least=4)
     return sheet.figures()
 
 
-def _summary(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> list[Panel]:
+def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Panel]:
     """All heads in one picture, their mean and their maximum."""
     shared = common_limits(maps.attention, style)
-    colours = np.array([ink.rgb_of(ink.head_colour(head)) for head in maps.heads], np.uint8)
-    together = partial(_by_head_pixels, picture, maps.attention, colours, style.alpha)
+    colours = np.array([theme.rgb_of(theme.head_colour(head)) for head in maps.heads], np.uint8)
+    together = partial(_by_head_pixels, image, maps.attention, colours, style.alpha)
     return [
         Panel(("Strongest head", "Strongest"), together),
         map_panel(("Mean of heads", "Mean"), maps.attention.mean(axis=0), style, shared),
@@ -113,23 +113,23 @@ def _summary(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> list[Panel]
 
 
 def _by_head_pixels(
-    picture: Picture, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
+    image: FigureImage, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
 ) -> ByteArray:
-    return by_head(view(picture, size), attention, colours, alpha)
+    return by_head(model_view(image, size), attention, colours, alpha)
 
 
-def _mask_panels(maps: HeadsMaps, picture: Picture, threshold: float) -> list[Panel]:
+def _mask_panels(maps: HeadsMaps, image: FigureImage, threshold: float) -> list[Panel]:
     """Each head's mass mask: the picture inside, greyed outside, edged in the head's colour."""
     panels = []
     for head, values in zip(maps.heads, maps.attention, strict=True):
         mask = mass_mask(values, threshold)
-        shown = ink.share(float(mask.mean()))
-        colour = ink.head_colour(head)
+        shown = theme.share(float(mask.mean()))
+        colour = theme.head_colour(head)
         runs = tuple(run / (mask.shape[1], mask.shape[0]) for run in outline(mask))
         panels.append(
             Panel(
                 (f"Head {head} · {shown} of cells", f"Head {head} · {shown}", f"{head} · {shown}"),
-                partial(_veiled_pixels, picture, mask),
+                partial(_dimmed_pixels, image, mask),
                 swatch=colour,
                 edges=(Edges(runs, colour, "#ffffff"),),
             )
@@ -137,5 +137,5 @@ def _mask_panels(maps: HeadsMaps, picture: Picture, threshold: float) -> list[Pa
     return panels
 
 
-def _veiled_pixels(picture: Picture, kept: BoolArray, size: Size) -> ByteArray:
-    return veiled(view(picture, size), kept)
+def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
+    return dimmed(model_view(image, size), kept)

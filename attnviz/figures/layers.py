@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import (
     entropy_words,
     prefix_words,
@@ -16,10 +16,10 @@ from attnviz.figures.parts.caption import (
 from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_heads
 from attnviz.figures.parts.overview import overview
 from attnviz.figures.parts.panels import (
+    image_panel,
     map_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
     shared_bar,
 )
 from attnviz.figures.parts.plots import curve_lines, legend
@@ -28,14 +28,14 @@ from attnviz.figures.parts.scale import common_limits, scale_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, LayersMaps, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, LayersMaps, ModelInfo
     from attnviz.figures.parts.overview import Plot
     from attnviz.figures.parts.page import Sheet
 
 
 def draw_layers(
     maps: LayersMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -56,11 +56,11 @@ def draw_layers(
         entropy_words(maps.tokens, len(maps.heads)),
         prefix_words(maps.prefix, model),
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    _overview(sheet, maps, picture)
+    sheet = sheet_with_caption(model, image, style, parts)
+    _overview(sheet, maps, image)
     if each_head:
         rows = [Heading((f"Layer {layer}",)) for layer in maps.layers]
-        draw_heads(sheet, rows, maps.heads, maps.attention, panel_aspect(picture), shared)
+        draw_heads(sheet, rows, maps.heads, maps.attention, panel_aspect(image), shared)
     else:
         entropies = maps.entropy.mean(axis=1).tolist()
         panels = [
@@ -72,16 +72,16 @@ def draw_layers(
             )
             for layer, values, entropy in zip(maps.layers, means, entropies, strict=True)
         ]
-        panel_rows(sheet, panels, panel_aspect(picture), at_least=4)
+        panel_rows(sheet, panels, panel_aspect(image), at_least=4)
     if shared:
         shared_bar(sheet, shared, "Attention")
     return sheet.figures()
 
 
-def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
+def _overview(sheet: Sheet, maps: LayersMaps, image: FigureImage) -> None:
     """The picture and, beside it or below it, the curves over depth with their legend."""
     limit = math.log(maps.tokens)
-    colours = [ink.head_colour(head) for head in maps.heads]
+    colours = [theme.head_colour(head) for head in maps.heads]
     lines = partial(curve_lines, places=maps.layers, colours=colours)
     bound = (limit, f"uniform {limit:.2f}")
     plots: list[Plot] = [
@@ -90,7 +90,7 @@ def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
     if maps.distance is not None:
         heading = "Attention distance by layer, px"
         plots.append(partial(lines, values=maps.distance, heading=heading))
-    overview(sheet, picture_panel(picture), panel_aspect(picture), plots)
+    overview(sheet, image_panel(image), panel_aspect(image), plots)
     legend(sheet, maps.heads)
     sheet.skip(0.07)
 
@@ -98,8 +98,8 @@ def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
 def _layers_words(layers: tuple[int, ...], model: ModelInfo) -> str:
     """Which layers, and from where they are counted."""
     if layers == tuple(range(model.depth)):
-        return f"all layers, 0{ink.TO}{model.depth - 1}"
-    return f"layers {_ranges(layers)} of 0{ink.TO}{model.depth - 1}"
+        return f"all layers, 0{theme.TO}{model.depth - 1}"
+    return f"layers {_ranges(layers)} of 0{theme.TO}{model.depth - 1}"
 
 
 def _ranges(layers: tuple[int, ...]) -> str:
@@ -110,4 +110,6 @@ def _ranges(layers: tuple[int, ...]) -> str:
             runs[-1].append(layer)
         else:
             runs.append([layer])
-    return ", ".join(f"{run[0]}{ink.TO}{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return ", ".join(
+        f"{run[0]}{theme.TO}{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs
+    )

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Norm, Scale
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_words, sheet_with_caption
 from attnviz.figures.parts.layout import MARGIN, Rect
 from attnviz.figures.parts.matrix_panels import LOGIT_CMAP, Colours, Matrix, draw_matrices
 from attnviz.figures.parts.panels import (
+    image_panel,
     map_panel,
     overlay_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
 )
 from attnviz.figures.parts.plots import legend, token_lines
 from attnviz.figures.parts.scale import Limits, common_limits, from_zero
@@ -27,7 +27,7 @@ from attnviz.figures.parts.token_axis import TokenAxis
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, FloatArray, IntArray, MatrixMaps, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, FloatArray, IntArray, MatrixMaps, ModelInfo
     from attnviz.figures.parts.page import Sheet
     from attnviz.figures.parts.panels import Panel
 
@@ -43,7 +43,7 @@ _SMALL_LEAST = 1.15
 
 def draw_attention_matrix(
     maps: MatrixMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -64,8 +64,8 @@ def draw_attention_matrix(
         f"entropy in nats, at most ln {tokens} = {math.log(tokens):.2f}",
         _drawn_words(maps),
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    panel_rows(sheet, _maps_on_picture(maps, picture, style), panel_aspect(picture))
+    sheet = sheet_with_caption(model, image, style, parts)
+    panel_rows(sheet, _maps_on_picture(maps, image, style), panel_aspect(image))
     name = f"Mean of {count} heads" if count > 1 else f"Head {maps.heads[0]}"
     both = (maps.mean_logits, maps.mean_attention)
     logits = [maps.mean_logits, *maps.cell_logits]
@@ -75,27 +75,29 @@ def draw_attention_matrix(
     _curve(sheet, maps, model)
     if count > 1:
         pairs = [
-            _pair(f"Head {head}", before, weights, *colours(before, weights), ink.head_colour(head))
+            _pair(
+                f"Head {head}", before, weights, *colours(before, weights), theme.head_colour(head)
+            )
             for head, before, weights in zip(
                 maps.drawn, maps.cell_logits, maps.cell_attention, strict=True
             )
         ]
         sheet.break_page()
         draw_matrices(sheet, maps, model, pairs)
-        _each_head(sheet, maps, picture, style)
+        _each_head(sheet, maps, image, style)
     return sheet.figures()
 
 
-def _maps_on_picture(maps: MatrixMaps, picture: Picture, style: DrawStyle) -> list[Panel]:
+def _maps_on_picture(maps: MatrixMaps, image: FigureImage, style: DrawStyle) -> list[Panel]:
     """The picture, the entropy of each patch's row, alone and on the picture, and the map to CLS.
 
     The scale of --scale is that of attention weights, which entropies do not share.
     """
     entropy = maps.token_entropy.mean(axis=0)[maps.prefix :].reshape(maps.grid)
     panels = [
-        picture_panel(picture),
+        image_panel(image),
         map_panel(("Entropy of each patch", "Entropy"), entropy, style, None),
-        overlay_panel(("Entropy on picture", "On picture"), picture, entropy, style, None),
+        overlay_panel(("Entropy on picture", "On picture"), image, entropy, style, None),
     ]
     if maps.to_cls is not None:
         to_cls = maps.to_cls.mean(axis=0)
@@ -182,7 +184,7 @@ def _drawn_words(maps: MatrixMaps) -> str:
     return f"single heads {named}: spread over the range of entropy of all {len(maps.heads)}"
 
 
-def _each_head(sheet: Sheet, maps: MatrixMaps, picture: Picture, style: DrawStyle) -> None:
+def _each_head(sheet: Sheet, maps: MatrixMaps, image: FigureImage, style: DrawStyle) -> None:
     """The entropies of each drawn head, and its map to CLS."""
     patches = maps.token_entropy[:, maps.prefix :].reshape(len(maps.heads), *maps.grid)
     kinds = [("Entropy", patches)] + ([] if maps.to_cls is None else [("To CLS", maps.to_cls)])
@@ -193,7 +195,7 @@ def _each_head(sheet: Sheet, maps: MatrixMaps, picture: Picture, style: DrawStyl
                 values[maps.heads.index(head)],
                 style,
                 None,
-                swatch=ink.head_colour(head),
+                swatch=theme.head_colour(head),
             )
             for head in maps.drawn
         ]
@@ -202,18 +204,18 @@ def _each_head(sheet: Sheet, maps: MatrixMaps, picture: Picture, style: DrawStyl
     if len(maps.drawn) <= 2:
         panels = [[panel for row in panels for panel in row]]
     for row in panels:
-        panel_rows(sheet, row, panel_aspect(picture), at_least=4)
+        panel_rows(sheet, row, panel_aspect(image), at_least=4)
 
 
 def _curve(sheet: Sheet, maps: MatrixMaps, model: ModelInfo) -> None:
     """Entropy over the tokens: of each drawn head, and the mean of all."""
     height, limit = 1.45, math.log(maps.tokens)
-    page = sheet.room(height + ink.LINE_INCHES)
+    page = sheet.room(height + theme.LINE_INCHES)
     edges, run = _runs(maps, round(_POINTS * sheet.width))
     points = np.add.reduceat(maps.token_entropy, edges[:-1], axis=1) / np.diff(edges)  # H, n
-    lines = [(points[maps.heads.index(head)], ink.head_colour(head), 0.5) for head in maps.drawn]
+    lines = [(points[maps.heads.index(head)], theme.head_colour(head), 0.5) for head in maps.drawn]
     if len(maps.heads) > 1:
-        lines.append((points.mean(axis=0), ink.INK, 1.1))
+        lines.append((points.mean(axis=0), theme.INK, 1.1))
     bound = (limit, f"uniform: ln {maps.tokens} = {limit:.2f}")
     axis = partial(TokenAxis, edges, maps.grid, model)
     heading = "Entropy of each token, nats"

@@ -17,11 +17,11 @@ from attnviz.figures.parts.panels import (
     Edges,
     Panel,
     Tag,
+    image_panel,
     map_panel,
     overlay_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
     shared_bar,
 )
 from attnviz.figures.parts.scale import common_limits, scale_words
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, ModelInfo, PatchMaps, Picture, Size
+    from attnviz.domain import DrawStyle, FigureImage, ModelInfo, PatchMaps, Size
     from attnviz.figures.parts.page import Sheet
     from attnviz.figures.parts.scale import Limits
 
@@ -40,7 +40,7 @@ _LIGHT, _DARK = "#ffffff", "#000000"
 
 def draw_patch(
     maps: PatchMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
@@ -63,34 +63,34 @@ def draw_patch(
         entropy_words(maps.tokens, count),
         prefix_words(maps.prefix, model),
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    _means(sheet, maps, picture, shared)
+    sheet = sheet_with_caption(model, image, style, parts)
+    _means(sheet, maps, image, shared)
     if each_head:
-        _each_head(sheet, maps, picture, shared)
+        _each_head(sheet, maps, image, shared)
     if shared:
         shared_bar(sheet, shared, "Attention")
     return sheet.figures()
 
 
-def _means(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
+def _means(sheet: Sheet, maps: PatchMaps, image: FigureImage, shared: Limits | None) -> None:
     """The numbered picture and every query's mean over heads; one alone also on the picture."""
-    grid, style = picture.geometry.grid, sheet.style
+    grid, style = image.geometry.grid, sheet.style
     means, entropies = maps.attention.mean(axis=1), maps.entropy.mean(axis=1).tolist()
-    panels = [_numbered(maps, picture)]
+    panels = [_numbered(maps, image)]
     for index, ((row, column), values) in enumerate(zip(maps.cells.tolist(), means, strict=True)):
         place = f"{index + 1} · ({row}, {column})"
         titles = (f"{place} · H {entropies[index]:.2f}", place, str(index + 1))
         mark = (cell_mark(row, column, grid),)
         panels.append(map_panel(titles, values, style, shared, edges=mark))
     if len(means) == 1:
-        panels.append(overlay_panel(("On picture",), picture, means[0], style, shared))
-    panel_rows(sheet, panels, panel_aspect(picture))
+        panels.append(overlay_panel(("On picture",), image, means[0], style, shared))
+    panel_rows(sheet, panels, panel_aspect(image))
 
 
-def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
+def _each_head(sheet: Sheet, maps: PatchMaps, image: FigureImage, shared: Limits | None) -> None:
     """Queries down, heads across."""
     cells = maps.cells.tolist()
-    grid, aspect = picture.geometry.grid, panel_aspect(picture)
+    grid, aspect = image.geometry.grid, panel_aspect(image)
     rows = [
         Heading((f"{index} · ({row}, {column})",)) for index, (row, column) in enumerate(cells, 1)
     ]
@@ -98,12 +98,12 @@ def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits |
     draw_heads(sheet, rows, maps.heads, maps.attention, aspect, shared, marks)
 
 
-def _numbered(maps: PatchMaps, picture: Picture) -> Panel:
+def _numbered(maps: PatchMaps, image: FigureImage) -> Panel:
     """The picture with the box and the number of every query."""
-    grid = picture.geometry.grid
+    grid = image.geometry.grid
     cells = maps.cells.tolist()
     edges = tuple(cell_mark(row, column, grid) for row, column in cells)
-    return picture_panel(picture, edges, cell_tags(cells, grid))
+    return image_panel(image, edges, cell_tags(cells, grid))
 
 
 def cell_tags(cells: Sequence[Sequence[int]], grid: Size) -> tuple[Tag, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Part, Size
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_words, sheet_with_caption
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect
 from attnviz.figures.parts.matrix_panels import (
@@ -18,13 +18,13 @@ from attnviz.figures.parts.matrix_panels import (
     outline,
     ticked_bar,
 )
-from attnviz.figures.parts.overlay import enlarge_pixels, mix, view
+from attnviz.figures.parts.overlay import enlarge_pixels, mix, model_view
 from attnviz.figures.parts.panels import (
     Panel,
+    image_panel,
     map_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
     shared_bar,
 )
 from attnviz.figures.parts.scale import Limits, common_limits, scale_words
@@ -33,7 +33,7 @@ from attnviz.figures.parts.token_axis import TokenAxis, area_shares, gaps_drawn
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import ByteArray, DrawStyle, FloatArray, ModelInfo, Picture, QkvMaps
+    from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray, ModelInfo, QkvMaps
     from attnviz.figures.parts.page import Sheet
 
 _NAMES = {Part.QUERY: "Queries Q", Part.KEY: "Keys K", Part.VALUE: "Values V"}
@@ -50,7 +50,7 @@ _BAR = 0.28
 
 
 def draw_qkv(
-    maps: QkvMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: QkvMaps, image: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
     """Of each part a page: components as colours, lengths as maps, and the matrices themselves.
 
@@ -67,14 +67,14 @@ def draw_qkv(
         f"norms of heads in {scale_words(style)}" if len(maps.heads) > 1 else "",
         f"{matrices} percentile of magnitude; below: mean ± standard deviation",
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
+    sheet = sheet_with_caption(model, image, style, parts)
     for place, part in enumerate(maps.parts):
         if place:
             sheet.break_page()
         sheet.running = ""
         _heading(sheet, maps, place, part)
         sheet.running = f"{_NAMES[part]}, continued"
-        _panels(sheet, maps, place, picture, style)
+        _panels(sheet, maps, place, image, style)
         _matrices(sheet, maps, place, model)
     return sheet.figures()
 
@@ -83,44 +83,44 @@ def _heading(sheet: Sheet, maps: QkvMaps, place: int, part: Part) -> None:
     """Name, shape, mean and standard deviation."""
     vectors = maps.vectors[place].astype(np.float64)
     heads, tokens, width = vectors.shape
-    count = f"{heads} heads {ink.TIMES} " if heads > 1 else f"head {maps.heads[0]}: "
+    count = f"{heads} heads {theme.TIMES} " if heads > 1 else f"head {maps.heads[0]}: "
     said = [
         _NAMES[part],
-        f"{count}{tokens} tokens {ink.TIMES} {width}",
+        f"{count}{tokens} tokens {theme.TIMES} {width}",
         f"mean {round(float(vectors.mean()), 3) + 0.0:.3f}, standard deviation {vectors.std():.3f}",
     ]
-    for line in ink.wrapped(said, sheet.width, ink.TITLE_PT):
-        page = sheet.room(ink.LINE_INCHES + 0.02)
-        page.text(MARGIN, page.y + 0.1, line, size=ink.TITLE_PT, bold=line.startswith(said[0]))
-        page.y += ink.LINE_INCHES + 0.02
+    for line in theme.wrapped(said, sheet.width, theme.TITLE_PT):
+        page = sheet.room(theme.LINE_INCHES + 0.02)
+        page.text(MARGIN, page.y + 0.1, line, size=theme.TITLE_PT, bold=line.startswith(said[0]))
+        page.y += theme.LINE_INCHES + 0.02
     sheet.skip(0.03)
 
 
-def _panels(sheet: Sheet, maps: QkvMaps, place: int, picture: Picture, style: DrawStyle) -> None:
+def _panels(sheet: Sheet, maps: QkvMaps, place: int, image: FigureImage, style: DrawStyle) -> None:
     """The picture; components and lengths of all heads joined, then of each head."""
-    aspect, grid = panel_aspect(picture), maps.joint_components.shape[1:3]
+    aspect, grid = panel_aspect(image), maps.joint_components.shape[1:3]
     norms = maps.norms[place]  # H, N
     each = norms[:, maps.prefix :].reshape(-1, *grid)
     # Joined vectors are longer by nature, and so have a scale of their own.
     shared = common_limits([each], style) if len(each) > 1 else None
     of_all = f"all {len(each)} heads" if len(each) > 1 else f"head {maps.heads[0]}"
-    explained = ink.share(float(maps.joint_explained[place].sum()))
+    explained = theme.share(float(maps.joint_explained[place].sum()))
     titles = (f"PCA of {of_all} · {explained}", f"PCA · {explained}", "PCA")
     colours = pca_colours(maps.joint_components[place])
     panels = [
-        picture_panel(picture),
+        image_panel(image),
         vectors_panel(titles, maps.joint_components[place]),
-        Panel(("PCA on picture", "On picture"), partial(_on_picture, picture, colours, style)),
+        Panel(("PCA on picture", "On picture"), partial(_on_picture, image, colours, style)),
         map_panel((f"Norm, {of_all}", "Norm"), maps.joint_norms[place], style, None),
     ]
     panel_rows(sheet, panels, aspect, at_least=4)
     if len(each) > 1:
-        shares = [ink.share(float(share)) for share in maps.explained[place].sum(axis=1)]
+        shares = [theme.share(float(share)) for share in maps.explained[place].sum(axis=1)]
         components = [
             vectors_panel(
                 (f"PCA head {head} · {share}", f"PCA {head} · {share}", f"PCA {head}"),
                 scores,
-                ink.head_colour(head),
+                theme.head_colour(head),
             )
             for head, share, scores in zip(maps.heads, shares, maps.components[place], strict=True)
         ]
@@ -131,7 +131,7 @@ def _panels(sheet: Sheet, maps: QkvMaps, place: int, picture: Picture, style: Dr
                 values,
                 style,
                 shared,
-                swatch=ink.head_colour(head),
+                swatch=theme.head_colour(head),
             )
             for head, values in zip(maps.heads, each, strict=True)
         ]
@@ -147,10 +147,10 @@ def vectors_panel(titles: tuple[str, ...], scores: FloatArray, swatch: str | Non
     return Panel(titles, partial(enlarge_pixels, colours), cells, swatch=swatch)
 
 
-def _on_picture(picture: Picture, cells: ByteArray, style: DrawStyle, size: Size) -> ByteArray:
+def _on_picture(image: FigureImage, cells: ByteArray, style: DrawStyle, size: Size) -> ByteArray:
     """Colours of cells half way over the picture."""
     weight = np.full(tuple(size), 0.6 * style.alpha, np.float32)
-    return mix(view(picture, size), enlarge_pixels(cells, size), weight)
+    return mix(model_view(image, size), enlarge_pixels(cells, size), weight)
 
 
 def pca_colours(scores: FloatArray) -> ByteArray:
@@ -179,8 +179,8 @@ def _matrices(sheet: Sheet, maps: QkvMaps, place: int, model: ModelInfo) -> None
         (f"{round(float(values.mean()), 2) + 0.0:.2f}", f"± {float(values.std()):.2f}")
         for values in vectors.astype(np.float64)
     ]
-    beside = max(ink.text_width(" ".join(words)) for words in said) <= wide
-    around = 0.16 + (0.16 if beside else 0.16 + ink.LINE_INCHES)
+    beside = max(theme.text_width(" ".join(words)) for words in said) <= wide
+    around = 0.16 + (0.16 if beside else 0.16 + theme.LINE_INCHES)
     # The rest of the page, where that is enough.
     high = (sheet.limit - sheet.pages[-1].y - _BAR) / lines - around
     high = min(high, _HIGH_MOST) if high >= _HIGH_LEAST else _HIGH_MOST
@@ -193,16 +193,16 @@ def _matrices(sheet: Sheet, maps: QkvMaps, place: int, model: ModelInfo) -> None
             box = page.snapped(Rect(left, page.y + 0.16, wide, high))
             axis = TokenAxis(np.arange(maps.tokens + 1), grid, model, box.height)
             head = maps.heads[index]
-            page.block(Rect(left, page.y + 0.035, 0.075, 0.075), ink.head_colour(head))
+            page.block(Rect(left, page.y + 0.035, 0.075, 0.075), theme.head_colour(head))
             name = f"Head {head}" if wide > 0.6 else str(head)
-            page.text(left + 0.115, page.y + 0.11, name, size=ink.TITLE_PT)
+            page.text(left + 0.115, page.y + 0.11, name, size=theme.TITLE_PT)
             page.image(partial(_strip_pixels, vectors[index], colours, axis), box)
             outline(page, box)
             if index == start:
                 names_along(page, axis, box)
             words = (" ".join(said[index]),) if beside else said[index]
             for line, text in enumerate(words):
-                page.text(left, box.bottom + 0.12 + line * ink.LINE_INCHES, text)
+                page.text(left, box.bottom + 0.12 + line * theme.LINE_INCHES, text)
         page.y += around + high
     page = sheet.room(_BAR)
     ticked_bar(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import prefix_words, query_words, sheet_with_caption
 from attnviz.figures.parts.panels import (
+    image_panel,
     map_panel,
     overlay_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
     shared_bar,
 )
 from attnviz.figures.parts.scale import common_limits, scale_words
@@ -19,12 +19,12 @@ from attnviz.figures.parts.scale import common_limits, scale_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, ModelInfo, Picture, RolloutMaps, RolloutOptions
+    from attnviz.domain import DrawStyle, FigureImage, ModelInfo, RolloutMaps, RolloutOptions
 
 
 def draw_rollout(
     maps: RolloutMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
 ) -> tuple[Figure, ...]:
@@ -37,28 +37,31 @@ def draw_rollout(
     shared = common_limits(drawn, style)
     start = maps.options.start_layer
     whole = (start, maps.last_layer) == (0, model.depth - 1)
-    of_all = "" if whole else f" of 0{ink.TO}{model.depth - 1}"
+    of_all = "" if whole else f" of 0{theme.TO}{model.depth - 1}"
     parts = [
-        f"rollout of layers {start}{ink.TO}{maps.last_layer}{of_all}",
+        f"rollout of layers {start}{theme.TO}{maps.last_layer}{of_all}",
         *rollout_words(maps.options),
         query_words(maps.query),
         scale_words(style),
         prefix_words(maps.prefix, model),
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    aspect = panel_aspect(picture)
+    sheet = sheet_with_caption(model, image, style, parts)
+    aspect = panel_aspect(image)
     last = (f"Mean of layer {maps.last_layer}", f"Layer {maps.last_layer}")
     panels = [
-        picture_panel(picture),
+        image_panel(image),
         map_panel(last, maps.last, style, shared),
         map_panel(("Rollout",), maps.rollout, style, shared),
-        overlay_panel(("Rollout on picture", "On picture"), picture, maps.rollout, style, shared),
+        overlay_panel(("Rollout on picture", "On picture"), image, maps.rollout, style, shared),
     ]
     panel_rows(sheet, panels, aspect)
     if staged:
         steps = [
             map_panel(
-                (f"Layers {start}{ink.TO}{depth}", f"{start}{ink.TO}{depth}"), values, style, shared
+                (f"Layers {start}{theme.TO}{depth}", f"{start}{theme.TO}{depth}"),
+                values,
+                style,
+                shared,
             )
             for depth, values in zip(maps.depths, maps.at_depth, strict=True)
         ]

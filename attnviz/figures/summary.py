@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
 from attnviz.figures.parts.layout import MARGIN, Rect, ticks
 from attnviz.figures.parts.plots import framed, legend, limit_line
@@ -34,7 +34,7 @@ _BETWEEN = 2
 """Space between two layers, in marks."""
 
 
-def draw_spreads(
+def draw_distributions(
     spreads: Mapping[str, Spread],
     pictures: int,
     limit: float | None,
@@ -54,7 +54,7 @@ def draw_spreads(
         [
             model.name,
             f"{pictures:,} picture{'s' * (pictures != 1)}",
-            f"layers 0{ink.TO}{model.depth - 1}" if several else layer_words(layers[0], model),
+            f"layers 0{theme.TO}{model.depth - 1}" if several else layer_words(layers[0], model),
             "black: median over the pictures; bar: middle half; line: 5 to 95 %",
         ],
         RANDOM if model.random_weights else "",
@@ -90,19 +90,19 @@ def _plot(
     y = _range(spread, bound)
     frame = framed(page, rect, (0.0, float(slots * span)), y, heading)
     if bound is not None:
-        end = MARGIN + ink.text_width(heading, ink.TITLE_PT)
+        end = MARGIN + theme.text_width(heading, theme.TITLE_PT)
         limit_line(page, frame, bound, f"uniform {bound:.2f}", end)
     unit = frame.box.width / (slots * span)
     for index, layer in enumerate(layers):
         first = index * span + gap / 2
         if index:
             x = frame.across(index * span)
-            page.block(Rect(x - 0.003, frame.box.top, 0.006, frame.box.height), ink.RULE)
+            page.block(Rect(x - 0.003, frame.box.top, 0.006, frame.box.height), theme.RULE)
         for place, head in enumerate(heads):
             if (layer, head) in spread:
                 centre = frame.across(first + place + 0.5)
                 wide = min(0.7 * unit, _HEAD_MOST)
-                _mark(page, frame, centre, wide, spread[layer, head], ink.head_colour(head))
+                _mark(page, frame, centre, wide, spread[layer, head], theme.head_colour(head))
                 if slots == 1:
                     words = f"Head {head}" if unit > 0.5 else str(head)
                     page.text(centre, frame.box.bottom + 0.12, words, align="center")
@@ -131,4 +131,4 @@ def _mark(
     page.stroke([[centre, low], [centre, high]], colour, 0.8)
     page.block(Rect(centre - wide / 2, third, wide, max(first - third, 0.012)), colour)
     reach = wide / 2 + 0.008
-    page.stroke([[centre - reach, middle], [centre + reach, middle]], ink.INK, 1.0)
+    page.stroke([[centre - reach, middle], [centre + reach, middle]], theme.INK, 1.0)

@@ -16,10 +16,10 @@ from attnviz.attention.compute import check_command
 from attnviz.domain import (
     ComparedMap,
     ComparedRow,
+    FigureImage,
     ImageFile,
     Maps,
     ModelInfo,
-    Picture,
     Provenance,
     RgbImage,
     Size,
@@ -242,8 +242,8 @@ def _rows(results: Sequence[_Result], *, several: bool) -> list[ComparedRow]:
         made = result.provenance
         name, label = Path(made.image).name, _model_label(result, results)
         title = ((name,) if several else ()) + ((label,) if len(labels) > 1 else ())
-        picture = Picture(result.image.pixels, made.geometry, name)
-        rows.append(ComparedRow(title, label, made.model, picture, result.maps))
+        image = FigureImage(result.image.pixels, made.geometry, name)
+        rows.append(ComparedRow(title, label, made.model, image, result.maps))
     return rows
 
 

@@ -13,9 +13,9 @@ from attnviz.domain import (
     DEFAULT_MASS,
     DrawStyle,
     EvolutionMaps,
+    FigureImage,
     ImageFile,
     ModelInfo,
-    Picture,
     PreparedImage,
     Provenance,
     Query,
@@ -245,15 +245,15 @@ def _write(
 ) -> tuple[WrittenFile, ...]:
     """The figure last, so that it stands for a complete set."""
     request, plan, style = task.request, task.plan, task.request.style
-    picture = Picture(prepared.image.pixels, prepared.geometry, task.file.path.name)
+    shown = FigureImage(prepared.image.pixels, prepared.geometry, task.file.path.name)
     written = []
     if request.output.save_data:
         written.append(write_npz(plan.path("npz"), evolution_arrays(maps), provenance))
     if request.animation:
-        frames = draw_frames(maps, picture, provenance.model, style)
+        frames = draw_frames(maps, shown, provenance.model, style)
         written.append(write_gif(frames, plan.path("gif"), style.dpi, provenance))
     figures = draw_evolution(
-        maps, picture, provenance.model, style, mask=mask, threshold=request.threshold
+        maps, shown, provenance.model, style, mask=mask, threshold=request.threshold
     )
     drawn = write_figures(figures, plan, request.output.formats, style.dpi, provenance)
     return (*drawn, *written)

@@ -12,7 +12,7 @@ import numpy as np
 from attnviz._version import __version__
 from attnviz.domain import SUMMARY
 from attnviz.domain.options import command_name, written_options
-from attnviz.figures import draw_spreads
+from attnviz.figures import draw_distributions
 from attnviz.output.plan import OutputPlan
 from attnviz.output.record import VERSION
 from attnviz.output.write import write_figures
@@ -92,7 +92,7 @@ class Summary:
             if found
         }
         limit = self._limits.pop() if len(self._limits) == 1 else None
-        figures = draw_spreads(spreads, self._pictures, limit, self._model, request.style)
+        figures = draw_distributions(spreads, self._pictures, limit, self._model, request.style)
         plan = OutputPlan(request.output.folder, command_name(request.command), SUMMARY)
         record = self._how_made(request)
         return write_figures(figures, plan, request.output.formats, request.style.dpi, record)

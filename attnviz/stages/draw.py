@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import HeadsMaps, Picture, ScoreMaps, sha256_of
+from attnviz.domain import FigureImage, HeadsMaps, ScoreMaps, sha256_of
 from attnviz.domain.events import Done, Failed
 from attnviz.domain.requests import (
     FeaturesRequest,
@@ -116,7 +116,7 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     """
     provenance, plan, style = job.provenance, job.plan, job.style
     name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
-    picture = Picture(job.pixels, provenance.geometry, name)
+    picture = FigureImage(job.pixels, provenance.geometry, name)
     command = job.command
     written: list[WrittenFile] = []
     beside: dict[str, str | None] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.attention.memory import memory_errors
 from attnviz.attention.relevance import Reference, reference_of
-from attnviz.domain import ImageFile, Picture, PreparedImage
+from attnviz.domain import FigureImage, ImageFile, PreparedImage
 from attnviz.domain.requests import CommandRequest, InputRequest, RelevanceRequest
 from attnviz.images.read import read_image
 from attnviz.stages.read import prepare_image
@@ -33,6 +33,6 @@ def read_second(model: Backbone, command: CommandRequest, inputs: InputRequest) 
 
 def refer_to(model: Backbone, image: PreparedImage) -> Reference:
     """The reference that a prepared image makes."""
-    picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
+    shown = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
     with memory_errors(image.geometry.model_input):
-        return reference_of(model, model.batch([image]), picture)
+        return reference_of(model, model.batch([image]), shown)

@@ -360,7 +360,7 @@ def test_the_summary_shows_the_saved_numbers(real, tiny, photos, tmp_path, monke
         drawn.append((spreads, pictures, limit))
         return ()
 
-    monkeypatch.setattr("attnviz.runs.summary.draw_spreads", note)
+    monkeypatch.setattr("attnviz.runs.summary.draw_distributions", note)
     run = real("heads", photos, *tiny, "--summary", "--save-data", "--size", "32", "--fit",
                "squash", "--out", "o")  # fmt: skip
     assert run.code == 0, run.err

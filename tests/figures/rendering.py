@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from attnviz.figures.parts.page import RasterImage, Words
-from attnviz.figures.parts.style import RC
+from attnviz.figures.parts.theme import RC
 
 
 def png(figure, **options) -> bytes:

@@ -8,31 +8,31 @@ import numpy as np
 
 from attnviz.domain import Query
 from attnviz.errors import UsageError
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, WIDTH_MIN
 from attnviz.figures.parts.page import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnviz.domain import DrawStyle, FloatArray, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, FloatArray, ModelInfo
 
 RANDOM = "RANDOM WEIGHTS: this model is not trained"
 
 
 def sheet_with_caption(
-    model: ModelInfo, picture: Picture, style: DrawStyle, parts: Sequence[str]
+    model: ModelInfo, image: FigureImage, style: DrawStyle, parts: Sequence[str]
 ) -> Sheet:
     """Empty pages whose foot says what was run, followed by ``parts``.
 
     Raises:
         UsageError: The figure is too narrow for readable text.
     """
-    geometry = picture.geometry
+    geometry = image.geometry
     said = [
         model.name,
-        f"input {geometry.model_input.height}{ink.TIMES}{geometry.model_input.width}",
-        f"grid {geometry.grid.height}{ink.TIMES}{geometry.grid.width} of {model.patch} px patches",
+        f"input {geometry.model_input.height}{theme.TIMES}{geometry.model_input.width}",
+        f"grid {geometry.grid.height}{theme.TIMES}{geometry.grid.width} of {model.patch} px patches",
         *(part for part in parts if part),
     ]
     return sheet_of(style, said, RANDOM if model.random_weights else "")
@@ -49,15 +49,15 @@ def sheet_of(style: DrawStyle, said: Sequence[str], warning: str = "") -> Sheet:
             f"a figure {style.width:g} inches wide cannot hold readable text",
             f"choose a width of {WIDTH_MIN:g} inches or more",
         )
-    lines = ink.wrapped([ink.printable(part) for part in said], style.width - 2 * MARGIN)
-    if ink.text_width(warning, bold=True) > style.width - 2 * MARGIN:
+    lines = theme.wrapped([theme.printable(part) for part in said], style.width - 2 * MARGIN)
+    if theme.text_width(warning, bold=True) > style.width - 2 * MARGIN:
         warning = warning.split(":", maxsplit=1)[0]
     return Sheet(style, lines, warning)
 
 
 def layer_words(layer: int, model: ModelInfo) -> str:
     """The layer and from where it is counted."""
-    return f"layer {layer} of 0{ink.TO}{model.depth - 1}"
+    return f"layer {layer} of 0{theme.TO}{model.depth - 1}"
 
 
 def query_words(query: Query) -> str:
@@ -75,14 +75,14 @@ def prefix_words(prefix: FloatArray, model: ModelInfo) -> str:
     mass = np.asarray(prefix, np.float64).reshape(-1, prefix.shape[-1]).mean(axis=0)  # (P,)
     said = []
     if model.has_cls:
-        said.append(f"{ink.share(float(mass[0]))} on CLS")
+        said.append(f"{theme.share(float(mass[0]))} on CLS")
     others = mass.size - int(model.has_cls) - model.registers
     if others > 0:
         first = int(model.has_cls)
-        said.append(f"{ink.share(float(mass[first : first + others].sum()))} on distillation")
+        said.append(f"{theme.share(float(mass[first : first + others].sum()))} on distillation")
     if model.registers:
         words = "1 register" if model.registers == 1 else f"{model.registers} registers"
-        said.append(f"{ink.share(float(mass[-model.registers :].sum()))} on {words}")
+        said.append(f"{theme.share(float(mass[-model.registers :].sum()))} on {words}")
     return "not drawn: " + ", ".join(said)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, Rect
-from attnviz.figures.parts.panels import BAR_INCHES, Panel, panel_image, slim_bar
+from attnviz.figures.parts.panels import BAR_INCHES, Panel, draw_panel, slim_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def _split(room: float, smallest: float, others: int) -> tuple[int, float]:
 
 
 def _longest(row: Row) -> float:
-    return max((ink.text_width(ink.printable(words)) for words in row.title), default=0.0)
+    return max((theme.text_width(theme.printable(words)) for words in row.title), default=0.0)
 
 
 def _draw_block(
@@ -126,7 +126,7 @@ def _draw_block(
             if panel is None:
                 continue
             box = Rect(left, top, high * row.aspect, high)
-            panel_image(page, panel, box)
+            draw_panel(page, panel, box)
             if panel.limits:
                 slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, slot)
         page.y += step
@@ -143,20 +143,20 @@ def _step(row: Row, high: float, *, above: bool) -> float:
 
 def _title(page: Page, row: Row, top: float, high: float, right: float, *, above: bool) -> None:
     if above:
-        words = ink.shortened(ink.printable(" · ".join(row.title)), right - MARGIN)
+        words = theme.shortened(theme.printable(" · ".join(row.title)), right - MARGIN)
         page.text(MARGIN, top - 0.035, words)
         return
     for line, words in enumerate(row.title, 1):
         x = MARGIN + line * _LINE - 0.02
-        page.text(x, top + high / 2, ink.printable(words), align="center", turned=True)
+        page.text(x, top + high / 2, theme.printable(words), align="center", turned=True)
 
 
 def _header(page: Page, columns: Sequence[Column], lefts: Sequence[float], slot: float) -> None:
     for left, column in zip(lefts, columns, strict=True):
         titles = column.titles
-        fits = (title for title in titles if ink.text_width(title, ink.TITLE_PT) <= slot)
-        words = ink.shortened(next(fits, titles[-1]), slot, ink.TITLE_PT)
-        page.text(left, page.y + 0.105, words, size=ink.TITLE_PT)
+        fits = (title for title in titles if theme.text_width(title, theme.TITLE_PT) <= slot)
+        words = theme.shortened(next(fits, titles[-1]), slot, theme.TITLE_PT)
+        page.text(left, page.y + 0.105, words, size=theme.TITLE_PT)
     page.y += _HEADER
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, Rect, tick_text, ticks
 from attnviz.figures.parts.plots import framed
 
@@ -44,7 +44,7 @@ def kept_histogram(
     rect = Rect(MARGIN, page.y, sheet.width, height)
     if border is None and kept.any() and not kept.all():
         border = float(values[kept].min())
-        heading += f", from {ink.number(border, 3)} (dashed)"
+        heading += f", from {theme.number(border, 3)} (dashed)"
     frame = framed(page, rect, (low, high), (0.0, tallest), heading)
     for index in range(len(edges) - 1):
         left, right = frame.across(float(edges[index])), frame.across(float(edges[index + 1]))
@@ -56,16 +56,16 @@ def kept_histogram(
                 base += float(amount)
     most = max(5, int(rect.width / 0.7))
     marks = _decade_marks(low, high, most) if decades else ticks(low, high, most=most)
-    texts = [ink.number(mark, 1) for mark in marks] if decades else tick_text(marks)
+    texts = [theme.number(mark, 1) for mark in marks] if decades else tick_text(marks)
     for mark, words in zip(marks, texts, strict=True):
         x = frame.across(math.log10(mark) if decades else mark)
-        half = ink.text_width(words) / 2
+        half = theme.text_width(words) / 2
         if rect.left <= x - half and x + half <= rect.right:
-            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
+            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
             page.text(x, frame.box.bottom + 0.135, words, align="center")
     if border is not None:
         x = frame.across(math.log10(border) if decades else border)
-        page.stroke([[x, frame.box.top], [x, frame.box.bottom]], ink.INK, 0.9, dashed=True)
+        page.stroke([[x, frame.box.top], [x, frame.box.bottom]], theme.INK, 0.9, dashed=True)
     page.y += height
 
 

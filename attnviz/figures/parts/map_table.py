@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, Rect
-from attnviz.figures.parts.panels import Edges, Panel, map_panel, panel_image
+from attnviz.figures.parts.panels import Edges, Panel, draw_panel, map_panel
 from attnviz.figures.parts.scale import Limits, from_zero
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def content_of(
             attention, highest, marks or [()] * len(attention), strict=True
         )
     ]
-    return Content(panels, None if shared else [[ink.number(v) for v in row] for row in highest])
+    return Content(panels, None if shared else [[theme.number(v) for v in row] for row in highest])
 
 
 class Cells(NamedTuple):
@@ -106,7 +106,7 @@ def measure(
     below: whether a text stands under every panel. page: where rows would not stay readable, they
     are not made as small as possible but go on over pages that have room for so many inches.
     """
-    indent = max(ink.text_width(row.titles[0]) for row in rows) + 0.08
+    indent = max(theme.text_width(row.titles[0]) for row in rows) + 0.08
     indent += max(_indent(row) for row in rows)
     room = width - indent
     smallest = max(_SMALLEST, min(0.3 * aspect, room))
@@ -173,9 +173,9 @@ def draw_table(
             for place, k in enumerate(chosen):
                 left = edge + cells.indent + place * (cells.slot + _GAP)
                 box = Rect(left, page.y, cells.wide, cells.high)
-                panel_image(page, panels[index][k], box)
+                draw_panel(page, panels[index][k], box)
                 if below:
-                    page.text(left, box.bottom + 0.1, below[index][k], colour=ink.QUIET)
+                    page.text(left, box.bottom + 0.1, below[index][k], colour=theme.QUIET)
             page.y += step
 
 
@@ -193,7 +193,7 @@ def draw_heads(
     Where few heads leave room beside them, the rows go on to their right.
     marks: the lines on all panels of a row.
     """
-    columns = [Heading((f"Head {head}", str(head)), ink.head_colour(head)) for head in heads]
+    columns = [Heading((f"Head {head}", str(head)), theme.head_colour(head)) for head in heads]
     content = content_of(attention, sheet.style, shared, marks)
     rest = sheet.limit - sheet.pages[-1].y - _HEADER - (0.4 if shared else 0.1)
 
@@ -236,12 +236,12 @@ def _titles(page: Page, columns: Sequence[Heading], cells: Cells, edge: float) -
     ranks = range(max(len(column.titles) for column in columns))
     for rank in ranks:
         named = [(column.titles[min(rank, len(column.titles) - 1)], column) for column in columns]
-        widths = (ink.text_width(each) + _indent(column) for each, column in named)
+        widths = (theme.text_width(each) + _indent(column) for each, column in named)
         if max(widths) <= cells.slot:
             break
     for place, (each, column) in enumerate(named):
         left = edge + cells.indent + place * (cells.slot + _GAP)
-        shown = ink.shortened(each, cells.slot - _indent(column))
+        shown = theme.shortened(each, cells.slot - _indent(column))
         if column.swatch:
             page.block(Rect(left, page.y + 0.035, _SWATCH, _SWATCH), column.swatch)
             left += _SWATCH + 0.04

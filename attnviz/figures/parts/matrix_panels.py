@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect, tick_text, ticks
 from attnviz.figures.parts.overlay import colour
 from attnviz.figures.parts.panels import BAR_INCHES, TITLE_INCHES, gradient, slim_bar
@@ -50,8 +50,8 @@ class Colours(NamedTuple):
     def ends(self) -> tuple[str, str]:
         """The limits in words; those of logarithms may be powers of ten apart."""
         if self.log:
-            return ink.number(self.limits.low), ink.number(self.limits.high)
-        return ink.number_pair(*self.limits)
+            return theme.number(self.limits.low), theme.number(self.limits.high)
+        return theme.number_pair(*self.limits)
 
     def level(self, value: float) -> float:
         """Where a value stands between the limits, 0..1."""
@@ -92,8 +92,8 @@ def draw_matrices(
             if matrix.swatch:
                 page.block(Rect(left, page.y + 0.03, 0.075, 0.075), matrix.swatch)
                 indent = 0.115
-            title = ink.shortened(matrix.titles[rank], side - indent, ink.TITLE_PT)
-            page.text(left + indent, page.y + TITLE_INCHES - 0.045, title, size=ink.TITLE_PT)
+            title = theme.shortened(matrix.titles[rank], side - indent, theme.TITLE_PT)
+            page.text(left + indent, page.y + TITLE_INCHES - 0.045, title, size=theme.TITLE_PT)
             page.image(partial(_matrix_pixels, matrix, axis), box)
             outline(page, box)
             _cls_lines(page, axis, box)
@@ -114,7 +114,7 @@ _TICKED = 0.24
 
 def _rank(row: Sequence[Matrix], width: float) -> int:
     for rank in range(3):
-        if all(ink.text_width(m.titles[rank], ink.TITLE_PT) <= width - 0.12 for m in row):
+        if all(theme.text_width(m.titles[rank], theme.TITLE_PT) <= width - 0.12 for m in row):
             return rank
     return 2
 
@@ -134,31 +134,31 @@ def outline(page: Page, box: Rect) -> None:
     """A thin line around a matrix, whose own edge may be white."""
     left, top, right, bottom = box.left, box.top, box.right, box.bottom
     corners = [[left, top], [right, top], [right, bottom], [left, bottom], [left, top]]
-    page.stroke(corners, ink.INK, 0.4)
+    page.stroke(corners, theme.INK, 0.4)
 
 
 def _cls_lines(page: Page, axis: TokenAxis, box: Rect) -> None:
     """Thin lines between the class token and the other prefix tokens."""
     if axis.has_cls and axis.prefix > 1:
         at = axis.place(1)
-        page.stroke([[box.left, box.top + at], [box.right, box.top + at]], ink.INK, 0.4)
-        page.stroke([[box.left + at, box.top], [box.left + at, box.bottom]], ink.INK, 0.4)
+        page.stroke([[box.left, box.top + at], [box.right, box.top + at]], theme.INK, 0.4)
+        page.stroke([[box.left + at, box.top], [box.left + at, box.bottom]], theme.INK, 0.4)
 
 
 def names_along(page: Page, axis: TokenAxis, box: Rect) -> None:
     """Names of the query tokens, down the left side."""
     for middle, at, words in axis.labels(across=False):
         y = box.top + middle
-        page.stroke([[box.left - 0.03, y], [box.left, y]], ink.INK, 0.5)
-        page.text(box.left - 0.045, box.top + at + 0.036, words, align="right", colour=ink.QUIET)
+        page.stroke([[box.left - 0.03, y], [box.left, y]], theme.INK, 0.5)
+        page.text(box.left - 0.045, box.top + at + 0.036, words, align="right", colour=theme.QUIET)
 
 
 def _across(page: Page, axis: TokenAxis, box: Rect) -> None:
     """Names of the key tokens, below."""
     for middle, at, words in axis.labels(across=True):
         x = box.left + middle
-        page.stroke([[x, box.bottom], [x, box.bottom + 0.03]], ink.INK, 0.5)
-        page.text(box.left + at, box.bottom + 0.13, words, align="center", colour=ink.QUIET)
+        page.stroke([[x, box.bottom], [x, box.bottom + 0.03]], theme.INK, 0.5)
+        page.text(box.left + at, box.bottom + 0.13, words, align="center", colour=theme.QUIET)
 
 
 def ticked_bar(page: Page, colours: Colours, tokens: int, bar: Rect) -> None:
@@ -170,18 +170,18 @@ def ticked_bar(page: Page, colours: Colours, tokens: int, bar: Rect) -> None:
     named = [(limits.low, ends[0]), (limits.high, ends[1])]
     if colours.log:
         powers = range(math.ceil(math.log10(limits.low)), math.floor(math.log10(limits.high)) + 1)
-        named += [(1 / tokens, "1/N"), *((10.0**p, ink.number(10.0**p, 1)) for p in powers)]
+        named += [(1 / tokens, "1/N"), *((10.0**p, theme.number(10.0**p, 1)) for p in powers)]
     else:
         inner = ticks(*limits, most=5)
         named += zip(inner, tick_text(inner), strict=True)
     taken: list[tuple[float, float]] = []
     for value, words in named:
-        half = ink.text_width(words) / 2
+        half = theme.text_width(words) / 2
         level = colours.level(value)
         x = bar.left + level * bar.width
         middle = min(max(x, bar.left + half), bar.right - half)
         clear = all(abs(middle - other) > half + width + 0.08 for other, width in taken)
         if clear and 0 <= level <= 1:
             taken.append((middle, half))
-            page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], ink.QUIET, 0.5)
+            page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], theme.QUIET, 0.5)
             page.text(middle, bar.bottom + 0.125, words, align="center")

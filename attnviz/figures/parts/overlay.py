@@ -22,10 +22,10 @@ if TYPE_CHECKING:
         BoolArray,
         ByteArray,
         DrawStyle,
+        FigureImage,
         FitGeometry,
         FloatArray,
         HeadsMaps,
-        Picture,
     )
     from attnviz.figures.parts.scale import Limits
 
@@ -150,14 +150,14 @@ def _inside(places: NDArray[np.float64], cells: int) -> tuple[int, int]:
     return int(start), int(stop)
 
 
-def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:
+def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tuple[ByteArray, ...]:
     """One picture a head, at the picture's own size, without axes or text."""
     shared = common_limits(maps.attention, style)
     return tuple(
         blend(
-            picture.pixels,
+            image.pixels,
             values,
-            picture.geometry,
+            image.geometry,
             shared or own_limits(values),
             style.cmap,
             style.alpha,
@@ -167,24 +167,24 @@ def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple
     )
 
 
-_VIEWS: WeakKeyDictionary[Picture, dict[Size, ByteArray]] = WeakKeyDictionary()
+_VIEWS: WeakKeyDictionary[FigureImage, dict[Size, ByteArray]] = WeakKeyDictionary()
 
 
-def view(picture: Picture, size: Size) -> ByteArray:
+def model_view(image: FigureImage, size: Size) -> ByteArray:
     """What the model saw of the picture (its region), un-squashed, at ``size`` pixels.
 
     Where a padded region reaches beyond the picture it is light grey. The array is read-only: all
     panels of a figure share it, for as long as the picture lives.
     """
-    made = _VIEWS.setdefault(picture, {})
+    made = _VIEWS.setdefault(image, {})
     if size not in made:
-        made[size] = _seen(picture, size)
+        made[size] = _visible_region(image, size)
         made[size].flags.writeable = False
     return made[size]
 
 
-def _seen(picture: Picture, size: Size) -> ByteArray:
-    region, original = picture.geometry.region, picture.geometry.original
+def _visible_region(image: FigureImage, size: Size) -> ByteArray:
+    region, original = image.geometry.region, image.geometry.original
     scale_y = size.height / (region.bottom - region.top)
     scale_x = size.width / (region.right - region.left)
     top, bottom = max(region.top, 0.0), min(region.bottom, float(original.height))
@@ -193,7 +193,7 @@ def _seen(picture: Picture, size: Size) -> ByteArray:
     x0, x1 = round((left - region.left) * scale_x), round((right - region.left) * scale_x)
     out = np.full((*size, 3), PADDING, np.uint8)
     if y1 > y0 and x1 > x0:
-        seen = Image.fromarray(picture.pixels).resize(
+        seen = Image.fromarray(image.pixels).resize(
             (x1 - x0, y1 - y0),
             Image.Resampling.BICUBIC,
             box=(left, top, right, bottom),
@@ -208,7 +208,7 @@ def grey(pixels: ByteArray) -> FloatArray:
     return pixels.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
 
 
-def veiled(pixels: ByteArray, kept: BoolArray) -> ByteArray:
+def dimmed(pixels: ByteArray, kept: BoolArray) -> ByteArray:
     """Pixels whose cells are not kept, greyed and faded. kept: (gh, gw)."""
     high, wide = pixels.shape[:2]
     mask = enlarge(kept.astype(np.float32), Size(high, wide), Interpolation.NEAREST) > 0

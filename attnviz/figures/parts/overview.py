@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect
-from attnviz.figures.parts.panels import TITLE_INCHES, panel_image
+from attnviz.figures.parts.panels import TITLE_INCHES, draw_panel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def overview(
         wide = min(height * aspect, sheet.width)
     tall = height + TITLE_INCHES + 0.02
     page = sheet.room(tall + (0.0 if beside else len(plots) * (tall + 0.06)) + below)
-    picture_at(page, panel, Rect(MARGIN, page.y, wide, wide / aspect))
+    image_at(page, panel, Rect(MARGIN, page.y, wide, wide / aspect))
     if beside:
         left = MARGIN + max(wide, 1.0) + 2 * GAP
         slot = (sheet.width + MARGIN - left - (len(plots) - 1) * 2 * GAP) / len(plots)
@@ -50,8 +50,8 @@ def overview(
             page.y += tall + 0.06
 
 
-def picture_at(page: Page, panel: Panel, box: Rect) -> None:
+def image_at(page: Page, panel: Panel, box: Rect) -> None:
     """A panel whose title begins at the top left of ``box``; the pixels stand below the title."""
-    title = ink.shortened(panel.titles[0], max(box.width, 1.0), ink.TITLE_PT)
-    page.text(box.left, box.top + TITLE_INCHES - 0.045, title, size=ink.TITLE_PT)
-    panel_image(page, panel, box._replace(top=box.top + TITLE_INCHES))
+    title = theme.shortened(panel.titles[0], max(box.width, 1.0), theme.TITLE_PT)
+    page.text(box.left, box.top + TITLE_INCHES - 0.045, title, size=theme.TITLE_PT)
+    draw_panel(page, panel, box._replace(top=box.top + TITLE_INCHES))

@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
 
 from attnviz.domain import Size
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, PAGE_HEIGHT, Rect
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class PageFigure(Figure):
 
     def savefig(self, fname: Any, **kwargs: Any) -> None:
         """As ``Figure.savefig``."""
-        with mpl.rc_context(ink.RC):
+        with mpl.rc_context(theme.RC):
             super().savefig(fname, **kwargs)
 
 
@@ -178,8 +178,8 @@ class Page:
         y: float,
         words: str,
         *,
-        size: float = ink.TEXT_PT,
-        colour: str = ink.INK,
+        size: float = theme.TEXT_PT,
+        colour: str = theme.INK,
         align: str = "left",
         bold: bool = False,
         turned: bool = False,
@@ -194,7 +194,7 @@ class Page:
         else:
             placed = {"ha": align, "va": "baseline"}
         placed |= {"x": x, "y": y, "text": words, "color": colour}
-        self._texts.append(placed | {"fontproperties": ink.font(size, bold=bold)})
+        self._texts.append(placed | {"fontproperties": theme.font(size, bold=bold)})
 
     def figure(self) -> Figure:
         """The page as a matplotlib figure."""
@@ -239,7 +239,7 @@ class Sheet:
     def __init__(self, style: DrawStyle, foot: Sequence[str], warning: str = "") -> None:
         self.style, self.foot, self.warning = style, tuple(foot), warning
         self.limit = max(PAGE_HEIGHT, 1.3 * style.width)
-        self.limit -= ink.LINE_INCHES * (len(self.foot) + bool(warning)) + 0.15
+        self.limit -= theme.LINE_INCHES * (len(self.foot) + bool(warning)) + 0.15
         self.pages = [Page(style.width, style.dpi)]
         self.running = ""
 
@@ -255,8 +255,8 @@ class Sheet:
             page = Page(self.style.width, self.style.dpi)
             self.pages.append(page)
             if self.running:
-                page.text(MARGIN, page.y + 0.1, self.running, size=ink.TITLE_PT, bold=True)
-                page.y += ink.LINE_INCHES + 0.05
+                page.text(MARGIN, page.y + 0.1, self.running, size=theme.TITLE_PT, bold=True)
+                page.y += theme.LINE_INCHES + 0.05
         return page
 
     def break_page(self) -> None:
@@ -274,13 +274,13 @@ class Sheet:
         for index, page in enumerate(self.pages, 1):
             page.y += 0.03
             if self.warning:
-                page.y += ink.LINE_INCHES
-                page.text(MARGIN, page.y - 0.03, self.warning, colour=ink.WARNING, bold=True)
+                page.y += theme.LINE_INCHES
+                page.text(MARGIN, page.y - 0.03, self.warning, colour=theme.WARNING, bold=True)
             for line in self.foot:
-                page.y += ink.LINE_INCHES
-                page.text(MARGIN, page.y - 0.03, line, colour=ink.QUIET)
+                page.y += theme.LINE_INCHES
+                page.text(MARGIN, page.y - 0.03, line, colour=theme.QUIET)
             if len(self.pages) > 1:
                 words = f"page {index} of {len(self.pages)}"
-                page.y += ink.LINE_INCHES
-                page.text(MARGIN, page.y - 0.03, words, colour=ink.QUIET)
+                page.y += theme.LINE_INCHES
+                page.text(MARGIN, page.y - 0.03, words, colour=theme.QUIET)
         return tuple(page.figure() for page in self.pages)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnviz.domain import Interpolation, Size
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect, tick_text, ticks
-from attnviz.figures.parts.overlay import colour, enlarge, mix, overlay_weight, view
+from attnviz.figures.parts.overlay import colour, enlarge, mix, model_view, overlay_weight
 from attnviz.figures.parts.scale import Limits, own_limits
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnviz.domain import ByteArray, DrawStyle, FloatArray, Picture
+    from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray
     from attnviz.figures.parts.page import Page, Raster, Sheet
 
 TITLE_INCHES = 0.15
@@ -62,9 +62,9 @@ class Panel:
     tags: tuple[Tag, ...] = ()
 
 
-def panel_aspect(picture: Picture) -> float:
+def panel_aspect(image: FigureImage) -> float:
     """Width over height of what the model saw of the picture."""
-    region = picture.geometry.region
+    region = image.geometry.region
     return shown_aspect(region.bottom - region.top, region.right - region.left)
 
 
@@ -79,7 +79,7 @@ def _map_pixels(
 
 
 def _laid_over(
-    picture: Picture,
+    image: FigureImage,
     values: FloatArray,
     limits: Limits,
     style: DrawStyle,
@@ -87,14 +87,14 @@ def _laid_over(
 ) -> ByteArray:
     drawn = enlarge(values, size, style.interpolation)
     weight = overlay_weight(drawn, limits, style.alpha)
-    return mix(view(picture, size), colour(drawn, limits, style.cmap), weight)
+    return mix(model_view(image, size), colour(drawn, limits, style.cmap), weight)
 
 
-def picture_panel(
-    picture: Picture, edges: tuple[Edges, ...] = (), tags: tuple[Tag, ...] = ()
+def image_panel(
+    image: FigureImage, edges: tuple[Edges, ...] = (), tags: tuple[Tag, ...] = ()
 ) -> Panel:
     """The picture as the model saw it, under its name."""
-    return Panel((ink.printable(picture.name),), partial(view, picture), edges=edges, tags=tags)
+    return Panel((theme.printable(image.name),), partial(model_view, image), edges=edges, tags=tags)
 
 
 def map_panel(
@@ -116,14 +116,14 @@ def map_panel(
 
 def overlay_panel(
     titles: tuple[str, ...],
-    picture: Picture,
+    image: FigureImage,
     values: FloatArray,
     style: DrawStyle,
     shared: Limits | None,
 ) -> Panel:
     """A map laid over the picture."""
     limits = shared or own_limits(values)
-    raster = partial(_laid_over, picture, values, limits, style)
+    raster = partial(_laid_over, image, values, limits, style)
     return Panel(titles, raster, limits=None if shared else limits)
 
 
@@ -140,7 +140,7 @@ def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least
             left = MARGIN + column * (grid.slot + GAP)
             box = Rect(left, page.y + TITLE_INCHES, grid.panel_width, grid.panel_height)
             _title(page, panel, rank, left, grid.slot)
-            panel_image(page, panel, box)
+            draw_panel(page, panel, box)
             if panel.limits:
                 wide = max(grid.panel_width, min(grid.slot, 0.9))
                 slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, wide)
@@ -152,7 +152,7 @@ def _title_rank(panels: Sequence[Panel], slot: float) -> int:
     most = max(len(panel.titles) for panel in panels)
     for rank in range(most):
         fits = (
-            ink.text_width(_wording(panel, rank), ink.TITLE_PT) <= slot - _indent(panel)
+            theme.text_width(_wording(panel, rank), theme.TITLE_PT) <= slot - _indent(panel)
             for panel in panels
             if len(panel.titles) > 1
         )
@@ -174,11 +174,11 @@ def _title(page: Page, panel: Panel, rank: int, left: float, slot: float) -> Non
     if panel.swatch:
         page.block(Rect(left, base - _SWATCH, _SWATCH, _SWATCH), panel.swatch)
     indent = _indent(panel)
-    words = ink.shortened(_wording(panel, rank), slot - indent, ink.TITLE_PT)
-    page.text(left + indent, base, words, size=ink.TITLE_PT)
+    words = theme.shortened(_wording(panel, rank), slot - indent, theme.TITLE_PT)
+    page.text(left + indent, base, words, size=theme.TITLE_PT)
 
 
-def panel_image(page: Page, panel: Panel, box: Rect) -> None:
+def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
     """The pixels of a panel with its marks."""
     box = page.snapped(box)
     page.image(panel.raster, box, panel.cells)
@@ -194,7 +194,7 @@ def panel_image(page: Page, panel: Panel, box: Rect) -> None:
 
 def _tag(page: Page, tag: Tag, box: Rect, placed: Sequence[Rect]) -> Rect:
     """A number on a dark plate, beside its point, inside the panel and clear of those placed."""
-    wide, high, away = ink.text_width(tag.words) + 0.05, 0.115, 0.03
+    wide, high, away = theme.text_width(tag.words) + 0.05, 0.115, 0.03
     x, y = box.left + tag.x * box.width, box.top + tag.y * box.height
     # Up and to the right of the point where that is inside; further off where others stand.
     lefts = [x + away, x - away - wide, x + 2 * away + wide, x - 2 * (away + wide)]
@@ -209,7 +209,7 @@ def _tag(page: Page, tag: Tag, box: Rect, placed: Sequence[Rect]) -> Rect:
     plates = [Rect(left, top, wide, high) for left, top in (*inside, *moved)]
     clear = (each for each in plates if not any(_overlap(each, other) for other in placed))
     plate = next(clear, plates[0])
-    page.block(plate, ink.INK)
+    page.block(plate, theme.INK)
     page.text(
         plate.left + wide / 2,
         plate.bottom - 0.02,
@@ -248,10 +248,10 @@ def slim_bar(
 
     ends: the numbers in words, where they are not to share their decimal places.
     """
-    low, high = ends or ink.number_pair(*limits)
+    low, high = ends or theme.number_pair(*limits)
     base = top + BAR_INCHES - 0.025
-    start = left + ink.text_width(low) + 0.04
-    stop = left + width - ink.text_width(high) - 0.04
+    start = left + theme.text_width(low) + 0.04
+    stop = left + width - theme.text_width(high) - 0.04
     page.text(left, base, low)
     page.text(left + width, base, high, align="right")
     if stop > start:
@@ -262,23 +262,23 @@ def slim_bar(
 def shared_bar(sheet: Sheet, limits: Limits, what: str) -> None:
     """The one colour bar of panels that share a scale, with numbers along it."""
     page = sheet.room(0.3)
-    left = MARGIN + ink.text_width(what, ink.TITLE_PT) + 0.12
+    left = MARGIN + theme.text_width(what, theme.TITLE_PT) + 0.12
     width = min(2.6, sheet.width - left - 0.25)
-    page.text(MARGIN, page.y + 0.095, what, size=ink.TITLE_PT)
+    page.text(MARGIN, page.y + 0.095, what, size=theme.TITLE_PT)
     bar = page.snapped(Rect(left, page.y + 0.02, width, 0.085))
     page.image(partial(gradient, sheet.style.cmap), bar)
     inner = [value for value in ticks(*limits, most=5) if limits.low < value < limits.high]
-    low, high = ink.number_pair(*limits)
+    low, high = theme.number_pair(*limits)
     span = limits.high - limits.low
     named = zip(inner, tick_text(inner), strict=True)
-    last = bar.right - ink.text_width(high) / 2
-    reached = bar.left + ink.text_width(low) / 2
+    last = bar.right - theme.text_width(high) / 2
+    reached = bar.left + theme.text_width(low) / 2
     for value, words in ((limits.low, low), *named, (limits.high, high)):
         x = bar.left + (value - limits.low) / span * bar.width
-        half = ink.text_width(words) / 2
+        half = theme.text_width(words) / 2
         if value not in limits and not reached + 0.08 < x - half < x + half + 0.08 < last:
             continue
-        page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], ink.QUIET, 0.5)
+        page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], theme.QUIET, 0.5)
         page.text(x, bar.bottom + 0.13, words, align="center")
         reached = x + half
     page.y += 0.3

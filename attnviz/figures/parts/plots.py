@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, Rect, tick_text, ticks
 
 if TYPE_CHECKING:
@@ -60,24 +60,24 @@ def framed(
         if y[0] <= v <= y[1]
     ]
     words = tick_text(values)
-    left = rect.left + max((ink.text_width(word) for word in words), default=0.0) + 0.06
+    left = rect.left + max((theme.text_width(word) for word in words), default=0.0) + 0.06
     box = Rect(left, rect.top + HEADING, rect.right - left, rect.height - HEADING - FOOTING)
     frame = Frame(box, x, y)
-    page.text(rect.left, rect.top + 0.1, heading, size=ink.TITLE_PT)
+    page.text(rect.left, rect.top + 0.1, heading, size=theme.TITLE_PT)
     for value, word in zip(values, words, strict=True):
         level = frame.down(value)
-        page.text(left - 0.05, level + 0.035, word, align="right", colour=ink.QUIET)
+        page.text(left - 0.05, level + 0.035, word, align="right", colour=theme.QUIET)
         # A shape and not a stroke, so that bars cover it.
-        page.block(Rect(left, level - 0.003, rect.right - left, 0.006), ink.RULE)
-    page.stroke([[left, box.bottom], [rect.right, box.bottom]], ink.INK, 0.7)
+        page.block(Rect(left, level - 0.003, rect.right - left, 0.006), theme.RULE)
+    page.stroke([[left, box.bottom], [rect.right, box.bottom]], theme.INK, 0.7)
     return frame
 
 
 def limit_line(page: Page, frame: Frame, value: float, words: str, heading_right: float) -> None:
     """A dashed line at a bound, named above its right end when the heading leaves room there."""
     level = frame.down(value)
-    page.stroke([[frame.box.left, level], [frame.box.right, level]], ink.INK, 0.7, dashed=True)
-    if frame.box.right - ink.text_width(words) > heading_right + 0.08:
+    page.stroke([[frame.box.left, level], [frame.box.right, level]], theme.INK, 0.7, dashed=True)
+    if frame.box.right - theme.text_width(words) > heading_right + 0.08:
         page.text(frame.box.right, level - 0.03, words, align="right")
 
 
@@ -105,12 +105,12 @@ def _bar_row(sheet: Sheet, bars: Sequence[tuple[int, float]], slots: int, tokens
     turned = slot < _TURN_BELOW
     for index, (head, value) in enumerate(bars):
         centre, top = frame.across(index + 0.5), frame.down(value)
-        colour = ink.head_colour(head)
+        colour = theme.head_colour(head)
         page.block(Rect(centre - wide / 2, top, wide, frame.box.bottom - top), colour)
         _bar_value(page, f"{value:.2f}", centre, top, frame.box.bottom, colour, turned=turned)
         words = f"Head {head}" if slot > 0.55 else str(head)
         page.text(centre, frame.box.bottom + 0.12, words, align="center")
-    end = MARGIN + ink.text_width(heading, ink.TITLE_PT)
+    end = MARGIN + theme.text_width(heading, theme.TITLE_PT)
     limit_line(page, frame, limit, f"uniform: ln {tokens} = {limit:.2f}", end)
     page.y += height
 
@@ -119,8 +119,8 @@ def _bar_value(
     page: Page, words: str, centre: float, top: float, bottom: float, colour: str, *, turned: bool
 ) -> None:
     """The value inside the top of the bar, or above a bar that is too short for it."""
-    inside = bottom - top > (ink.text_width(words) + 0.06 if turned else 0.14)
-    shade = ink.ink_on(colour) if inside else ink.INK
+    inside = bottom - top > (theme.text_width(words) + 0.06 if turned else 0.14)
+    shade = theme.ink_on(colour) if inside else theme.INK
     if turned:
         level = top + 0.03 if inside else top - 0.03
         align = "right" if inside else "left"
@@ -156,24 +156,24 @@ def curve_lines(
     first, last = float(min(places)), float(max(places))
     pad = 0.5 if last == first else 0.02 * (last - first)
     frame = framed(page, rect, (first - pad, last + pad), (low, high), heading)
-    widest = max(0.25, ink.text_width(str(int(last))) + 0.1)
+    widest = max(0.25, theme.text_width(str(int(last))) + 0.1)
     for place in _marks(frame, places, rect.width, widest):
         if place == int(place):
             x = frame.across(place)
-            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
+            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
             words = str(int(place))
-            centre = min(x, rect.right - ink.text_width(words) / 2)
+            centre = min(x, rect.right - theme.text_width(words) / 2)
             page.text(centre, frame.box.bottom + 0.135, words, align="center")
     order = sorted(range(len(places)), key=lambda i: places[i])
     across = [float(places[i]) for i in order]
     if bound:
-        end = rect.left + ink.text_width(heading, ink.TITLE_PT)
+        end = rect.left + theme.text_width(heading, theme.TITLE_PT)
         limit_line(page, frame, bound[0], bound[1], end)
     thin = 0.9 if len(colours) <= 12 else 0.6
     for column, colour in enumerate(colours):
         _line(page, frame, across, values[order, column], colour, thin)
     if len(colours) > 1:
-        _line(page, frame, across, values[order].mean(axis=1), ink.INK, 1.9)
+        _line(page, frame, across, values[order].mean(axis=1), theme.INK, 1.9)
 
 
 def _step(low: float, high: float, most: int) -> float:
@@ -222,10 +222,10 @@ def token_lines(
     low = math.floor(lowest / step) * step
     frame = framed(page, rect, (0.0, 1.0), (min(low, bound[0] - step), bound[0]), heading)
     axis = axis_of(frame.box.width)
-    limit_line(page, frame, *bound, rect.left + ink.text_width(heading, ink.TITLE_PT))
+    limit_line(page, frame, *bound, rect.left + theme.text_width(heading, theme.TITLE_PT))
     for middle, at, words in axis.labels(across=True):
         x = frame.box.left + middle
-        page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
+        page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
         page.text(frame.box.left + at, frame.box.bottom + 0.135, words, align="center")
     places = frame.box.left + axis.middles
     for values, colour, width in lines:
@@ -239,22 +239,22 @@ def token_lines(
 
 def legend(sheet: Sheet, heads: Sequence[int], *, mean: bool = True) -> None:
     """Swatches of the heads and of their mean, on as many lines as they need."""
-    keys(sheet, [(f"Head {head}", ink.head_colour(head)) for head in heads], mean=mean)
+    keys(sheet, [(f"Head {head}", theme.head_colour(head)) for head in heads], mean=mean)
 
 
 def keys(sheet: Sheet, named: Sequence[tuple[str, str]], *, mean: bool = True) -> None:
     """The names of lines in their colours, and of their mean, on as many lines as they need."""
     entries = [(name, colour, 0.9) for name, colour in named]
     if mean and len(named) > 1:
-        entries.append(("Mean", ink.INK, 1.9))
+        entries.append(("Mean", theme.INK, 1.9))
     stroke = 0.16
-    widest = max(ink.text_width(words) for words, _, _ in entries) + stroke + 0.18
+    widest = max(theme.text_width(words) for words, _, _ in entries) + stroke + 0.18
     columns = max(1, min(len(entries), int(sheet.width / widest)))
     for start in range(0, len(entries), columns):
-        page = sheet.room(ink.LINE_INCHES)
+        page = sheet.room(theme.LINE_INCHES)
         for column, (words, colour, width) in enumerate(entries[start : start + columns]):
             left, base = MARGIN + column * widest, page.y + 0.1
             middle = base - 0.036
             page.stroke([[left, middle], [left + stroke, middle]], colour, width + 0.4)
             page.text(left + stroke + 0.05, base, words)
-        page.y += ink.LINE_INCHES
+        page.y += theme.LINE_INCHES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,19 +86,19 @@ class TokenAxis:
         made: list[Label] = []
         reached = -np.inf
         for middle, words in self._prefix_names(across=across):
-            size = ink.text_width(words) + 0.06 if across else _LINE
+            size = theme.text_width(words) + 0.06 if across else _LINE
             least = -0.03 if across else -0.005 - _LINE / 2
             at = max(middle, reached + size / 2, least + size / 2)
             made.append(Label(middle, at, words))
             reached = at + size / 2
         length = (self.inches - self.start) / self.grid.height
-        widest = ink.text_width(f"row {self.grid.height - 1}") + 0.1 if across else 0.15
+        widest = theme.text_width(f"row {self.grid.height - 1}") + 0.1 if across else 0.15
         step = next(s for s in _steps() if s * length >= widest or s >= self.grid.height)
         for row in range(0, self.grid.height, step):
             first = self.prefix + row * self.grid.width
             middle = (self.place(first) + self.place(first + self.grid.width)) / 2
             words = f"row {row}"
-            size = ink.text_width(words) + 0.06 if across else _LINE
+            size = theme.text_width(words) + 0.06 if across else _LINE
             inside = middle + (size - 0.06) / 2 <= self.inches or not across
             if middle - size / 2 >= reached - 1e-6 and inside:
                 made.append(Label(middle, middle, words))
@@ -114,7 +114,7 @@ class TokenAxis:
         middles = [(token + 0.5) * self.each for token in range(self.prefix)]
         if self.each < _NAMED_EACH and self.registers > 1:
             others = self.prefix - self.registers
-            names[others:] = [f"R1{ink.TO}R{self.registers}"]
+            names[others:] = [f"R1{theme.TO}R{self.registers}"]
             middles[others:] = [(others + self.registers / 2) * self.each]
         if across and len(names) > 1 and self.each < _NAMED_EACH:
             return [(self.prefix * self.each / 2, ", ".join(names))]
@@ -155,7 +155,7 @@ def gaps_drawn(pixels: ByteArray, rows: slice, columns: slice) -> ByteArray:
     for gap, part in ((rows, pixels), (columns, pixels.swapaxes(0, 1))):
         part[gap] = 255
         if gap.stop > gap.start:
-            part[gap.start] = part[gap.stop - 1] = ink.rgb_of(ink.INK)
+            part[gap.start] = part[gap.stop - 1] = theme.rgb_of(theme.INK)
     return pixels
 
 

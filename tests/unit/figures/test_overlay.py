@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import Box, FitGeometry, Interpolation, Size
-from attnviz.figures.parts.overlay import blend, by_head, colour, enlarge, overlay_weight, veiled
+from attnviz.figures.parts.overlay import blend, by_head, colour, dimmed, enlarge, overlay_weight
 from attnviz.figures.parts.scale import Limits
 
 NEAREST, BILINEAR = Interpolation.NEAREST, Interpolation.BILINEAR
@@ -85,7 +85,7 @@ def test_the_strongest_renormalised_head_wins_a_cell():
 def test_veiling_leaves_kept_cells_alone():
     pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
     kept = np.array([[True, False], [False, True]])
-    drawn = veiled(pixels, kept)
+    drawn = dimmed(pixels, kept)
     np.testing.assert_array_equal(drawn[:2, :3], pixels[:2, :3])
     np.testing.assert_array_equal(drawn[2:, 3:], pixels[2:, 3:])
     other = drawn[:2, 3:]

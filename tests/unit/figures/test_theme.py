@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from attnviz.figures.parts import style
+from attnviz.figures.parts import theme
 
 MACHADO = {
     "protanopia": [
@@ -47,15 +47,15 @@ def _oklab(linear):
 @pytest.mark.parametrize("vision", MACHADO)
 @pytest.mark.parametrize(("heads", "least"), [(6, 0.07), (12, 0.07), (24, 0.05)])
 def test_head_colours_differ_for_every_kind_of_colour_vision(vision, heads, least):
-    rgb = np.array([style.rgb_of(style.head_colour(head)) for head in range(heads)]) / 255
+    rgb = np.array([theme.rgb_of(theme.head_colour(head)) for head in range(heads)]) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     lab = _oklab(linear @ np.array(MACHADO[vision]).T)
     assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > least
 
 
 def test_colours_repeat_only_after_24_heads():
-    assert len({style.head_colour(head) for head in range(24)}) == 24
-    assert style.head_colour(24) == style.head_colour(0)
+    assert len({theme.head_colour(head) for head in range(24)}) == 24
+    assert theme.head_colour(24) == theme.head_colour(0)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_colours_repeat_only_after_24_heads():
     ],
 )
 def test_number(value, text):
-    assert style.number(value) == text
+    assert theme.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_number(value, text):
     ],
 )
 def test_number_pair(low, high, texts):
-    assert style.number_pair(low, high) == texts
+    assert theme.number_pair(low, high) == texts
 
 
 def test_share():
-    assert [style.share(x) for x in (0.0, 0.0004, 0.0312, 0.42, 0.9962, 0.9999, 1 - 1e-7, 1.0)] == [
+    assert [theme.share(x) for x in (0.0, 0.0004, 0.0312, 0.42, 0.9962, 0.9999, 1 - 1e-7, 1.0)] == [
         "0.0 %",
         "< 0.1 %",
         "3.1 %",
@@ -117,22 +117,22 @@ def test_share():
 
 
 def test_printable_keeps_what_the_font_has():
-    assert style.printable("naïve_$x^{2}%_Ω.png") == "naïve_$x^{2}%_Ω.png"
-    assert style.printable("a猫b\n\udcff") == "a□b□□"
-    assert style.printable("e\u0301") == "é"
+    assert theme.printable("naïve_$x^{2}%_Ω.png") == "naïve_$x^{2}%_Ω.png"
+    assert theme.printable("a猫b\n\udcff") == "a□b□□"
+    assert theme.printable("e\u0301") == "é"
 
 
 def test_shortened_keeps_both_ends_and_fits():
     name = "a_very_long_name_of_a_photograph_0001.jpg"
-    short = style.shortened(name, 1.2)
-    assert style.text_width(short) <= 1.2
+    short = theme.shortened(name, 1.2)
+    assert theme.text_width(short) <= 1.2
     assert short.startswith("a_")
     assert short.endswith(".jpg")
-    assert style.shortened("cat.jpg", 1.2) == "cat.jpg"
+    assert theme.shortened("cat.jpg", 1.2) == "cat.jpg"
 
 
 def test_wrapped_lines_fit_and_lose_nothing():
     parts = ["dino_vits8", "layer 11 of 0-11", "one two three four five six seven eight nine ten"]
-    lines = style.wrapped(parts, 1.4)
-    assert all(style.text_width(line) <= 1.4 for line in lines)
+    lines = theme.wrapped(parts, 1.4)
+    assert all(theme.text_width(line) <= 1.4 for line in lines)
     assert " ".join(lines).replace(" · ", " ") == " ".join(parts)

@@ -1,4 +1,4 @@
-"""A picture on disk, decoded, and as the model sees it."""
+"""An image on disk, decoded, as the model sees it, and as a figure shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """A picture on disk.
+    """An image file.
 
     ``path`` is what is opened; ``relative`` is where its outputs go below the output folder
     (sub-folders of an input folder are kept; a file named on its own is just its name).
@@ -29,7 +29,7 @@ class ImageFile:
 
 @dataclass(frozen=True, eq=False)
 class RgbImage:
-    """A decoded picture, upright, in sRGB.
+    """A decoded image, upright, in sRGB.
 
     pixels: (height, width, 3) uint8. ``sha256`` is that of the file's bytes (hex).
     ``notes``: what was done to it that a user should know (first frame taken, alpha flattened).
@@ -46,13 +46,13 @@ class RgbImage:
 
     @property
     def size(self) -> Size:
-        """Height and width of the picture in pixels."""
+        """Height and width of the image in pixels."""
         return Size(int(self.pixels.shape[0]), int(self.pixels.shape[1]))
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedImage:
-    """A picture as the model sees it.
+    """An image as the model sees it.
 
     tensor: (3, h, w) float32, normalised with the model's mean and standard deviation.
     """
@@ -67,10 +67,10 @@ class PreparedImage:
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """What a drawing needs of the picture: its pixels, where the map lies on it, and its name.
+class FigureImage:
+    """What a figure needs of the image: its pixels, where the map lies on it, and its name.
 
-    pixels: (height, width, 3) uint8 of the original picture.
+    pixels: (height, width, 3) uint8, the original image.
     """
 
     pixels: ByteArray
