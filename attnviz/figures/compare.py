@@ -9,7 +9,7 @@ from attnviz.figures.features import components_panel, similarity_limits
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
 from attnviz.figures.parts.grid import Column, Row, draw_grid
-from attnviz.figures.parts.panels import image_panel, map_panel, panel_aspect
+from attnviz.figures.parts.panels import empty_panel, image_panel, map_panel, panel_aspect
 from attnviz.figures.parts.scale import Limits, common_limits, scale_words
 from attnviz.figures.patch import cell_mark
 from attnviz.figures.qkv import vectors_panel
@@ -59,7 +59,8 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     """A row for every picture and model: the picture, and the maps under the names of their kinds.
 
     With the shared scale, maps of one kind have one scale in all rows and columns: all heads, all
-    patches, all cosines. The patch that a map is of is marked on it and on the picture.
+    patches, all cosines. The patch that a map is of is marked on it and on the picture. A map that
+    an image does not have is a panel that says why.
     """
     names = list(rows[0].maps)
     alone = len({row.image.name for row in rows}) == 1 and not _says_pictures(rows)
@@ -67,13 +68,14 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
     groups: dict[str, list[ComparedMap]] = {}
     for shown in (shown for row in rows for shown in row.maps.values()):
-        groups.setdefault(_group(shown.kind), []).append(shown)
+        if shown.reason is None:
+            groups.setdefault(_group(shown.kind), []).append(shown)
     scales = {group: _limits(found, style) for group, found in groups.items()}
     for name in names:
         found = [row.maps[name] for row in rows]
         group = _group(found[0].kind)
-        limits = scales[group]
-        most = 1 if found[0].is_colours else max(len(shown.values) for shown in found)
+        limits = scales.get(group)
+        most = 1 if found[0].is_colours else max(1, *(len(shown.values) for shown in found))
         for index in range(most):
             columns.append(Column(_titles(name, found, index), limits, group))
             for row, shown, line in zip(rows, found, panels, strict=True):
@@ -101,7 +103,7 @@ def _titles(name: str, found: Sequence[ComparedMap], index: int) -> tuple[str, .
     """With the head, or the patch: by its cell where that is one in all rows, or as asked."""
     kind = found[0].kind
     what = str(index) if kind is MapKind.HEADS else name.removeprefix(str(kind))[1:]
-    cells = {shown.cell for shown in found}
+    cells = {shown.cell for shown in found if shown.reason is None} or {None}
     if None not in cells and not what.endswith("px"):
         what = str(*cells) if len(cells) == 1 else f"({what.replace(',', ', ')})"
     return tuple(title.format(what) for title in _TITLES[kind])
@@ -134,6 +136,8 @@ def _panel(
         return vectors_panel(("",), shown.values)
     if shown.is_colours:
         return components_panel(("",), shown.values, style, row.image, shown.foreground)
+    if shown.reason is not None:
+        return empty_panel(("",), shown.reason)
     if index >= len(shown.values):
         return None
     grid = row.image.geometry.grid
@@ -154,7 +158,7 @@ def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
         f"{label}: patches of {patch} px, input {', '.join(words)}{layer}"
         for (label, patch, layer), words in sizes.items()
     ]
-    maps = rows[0].maps.values()
+    maps = _present(rows)
     of_output = [shown.kind for shown in maps if shown.kind in _TOKENS and shown.layer is None]
     if of_output:
         before = "; norms before it" if MapKind.NORM in of_output else ""
@@ -176,6 +180,13 @@ def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
         whose = " and ".join(tokens + vectors)
         said.append(f"PCA: components of each row's own {whose} as red, green, blue")
     return list(dict.fromkeys(said))
+
+
+def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:
+    """One map of each column, of the first row that has it."""
+    columns = ([row.maps[name] for row in rows] for name in rows[0].maps)
+    firsts = (next((m for m in column if m.reason is None), None) for column in columns)
+    return [each for each in firsts if each is not None]
 
 
 def _layer_words(row: ComparedRow) -> str:

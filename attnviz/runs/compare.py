@@ -79,7 +79,8 @@ def compare(request: CompareRequest) -> Iterator[Event]:
         yield Skipped(images[0].file, SAME_WORK)
         return
     for wanted in request.models:
-        yield from comparison.run(wanted)
+        if comparison.has_images:
+            yield from comparison.run(wanted)
     yield from comparison.finish()
 
 
@@ -113,6 +114,11 @@ class _Comparison:
         self._options = compared_options(request)
         self._shown: tuple[ShownMap, ...] = ()
         self._results: dict[ImageFile, list[_Result]] = {image.file: [] for image in images}
+
+    @property
+    def has_images(self) -> bool:
+        """Whether any image is left."""
+        return bool(self._images)
 
     def plan(self) -> OutputPlan:
         """Where the figure goes: named after the first image, unless ``--name`` names it."""

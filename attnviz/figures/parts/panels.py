@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TITLE_INCHES = 0.15
 BAR_INCHES = 0.14
 ROW_GAP = 0.09
+EMPTY = "#f0f0f0"
 _BAR_THICK = 0.055
 _SWATCH = 0.075
 
@@ -50,7 +51,8 @@ class Tag(NamedTuple):
 class Panel:
     """One panel. titles: wordings from long to short; a row uses the longest that fits everywhere.
 
-    limits: those of a colour bar of its own below the panel, or None for no bar.
+    limits: those of a colour bar of its own below the panel, or None for no bar. words: text inside
+    the panel.
     """
 
     titles: tuple[str, ...]
@@ -60,6 +62,7 @@ class Panel:
     swatch: str | None = None
     edges: tuple[Edges, ...] = ()
     tags: tuple[Tag, ...] = ()
+    words: str = ""
 
 
 def panel_aspect(image: FigureImage) -> float:
@@ -112,6 +115,15 @@ def map_panel(
     raster = partial(_map_pixels, values, limits, style.cmap, style.interpolation)
     crisp = Size(*values.shape) if style.interpolation is Interpolation.NEAREST else None
     return Panel(titles, raster, crisp, None if shared else limits, swatch, edges, tags)
+
+
+def empty_panel(titles: tuple[str, ...], reason: str) -> Panel:
+    """A plain panel that says why there is no map."""
+    return Panel(titles, _plain, words=reason)
+
+
+def _plain(size: Size) -> ByteArray:
+    return np.full((*size, 3), theme.rgb_of(EMPTY), np.uint8)
 
 
 def overlay_panel(
@@ -190,6 +202,21 @@ def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
     placed: list[Rect] = []
     for tag in panel.tags:
         placed.append(_tag(page, tag, box, placed))
+    if panel.words:
+        _words_inside(page, panel.words, box)
+
+
+def _words_inside(page: Page, words: str, box: Rect) -> None:
+    """As many lines as the panel has room for, in its middle."""
+    lines = theme.wrapped(theme.printable(words).split(), box.width - 0.08, joint=" ")
+    room = max(1, int((box.height - 0.04) / theme.LINE_INCHES))
+    if len(lines) > room:
+        lines = [*lines[: room - 1], theme.shortened(f"{lines[room - 1]}…", box.width - 0.08)]
+    middle, top = box.left + box.width / 2, box.top + box.height / 2
+    top -= len(lines) * theme.LINE_INCHES / 2
+    for number, line in enumerate(lines, 1):
+        base = top + number * theme.LINE_INCHES - 0.035
+        page.text(middle, base, line, colour=theme.QUIET, align="center")
 
 
 def _tag(page: Page, tag: Tag, box: Rect, placed: Sequence[Rect]) -> Rect:
