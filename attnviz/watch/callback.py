@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from attnviz.attention.compute import check_command
 from attnviz.domain import DrawStyle, Fit, ImageFormat, WrittenFile
@@ -14,16 +14,10 @@ from attnviz.domain.events import Failed, Skipped
 from attnviz.domain.options import command_name
 from attnviz.domain.requests import (
     CommandRequest,
-    FeaturesRequest,
-    HeadsRequest,
     InputRequest,
-    LayersRequest,
     ModelRequest,
     OutputRequest,
-    PatchRequest,
-    RolloutRequest,
     RunRequest,
-    ScoreRequest,
     SizeRequest,
 )
 from attnviz.errors import UsageError
@@ -38,13 +32,9 @@ from attnviz.stages.read import PreparedJob, ReadStage
 from attnviz.watch.board import Board, open_board
 
 FIGURES: dict[str, type[CommandRequest]] = {
-    "heads": HeadsRequest,
-    "layers": LayersRequest,
-    "rollout": RolloutRequest,
-    "patch": PatchRequest,
-    "score": ScoreRequest,
-    "features": FeaturesRequest,
+    command_name(kind()): kind for kind in get_args(CommandRequest)
 }
+"""The request of every kind of figure, by the name of its command."""
 
 _log = logging.getLogger("attnviz.watch")
 
