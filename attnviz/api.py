@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attnviz import figures
 from attnviz.attention.checks import check_request
-from attnviz.attention.compute import compute
+from attnviz.attention.memory import check_memory
 from attnviz.domain import (
     DEFAULT_DISCARD_RATIO,
     DEFAULT_KEEP_RATIO,
@@ -69,7 +69,9 @@ from attnviz.images import fit as fitting
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
+from attnviz.stages.model import maps_of
 from attnviz.stages.reference import read_second, refer_to
+from attnviz.stages.single import SingleImage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,12 +155,12 @@ def compute_maps(
     Raises:
         UsageError: Something in the request is out of range for this model.
         ImageError: A point to look from lies outside a picture.
+        MemoryNeededError: It does not fit into memory.
         AttentionError: The captured attention breaks an invariant.
     """
     check_request(model.info, command)
-    reference = read_second(model, command, InputRequest(()))
-    geometries = [image.geometry for image in images]
-    return compute(model, model.batch(images), geometries, command, reference)
+    check_memory(model.info, images[0].geometry.model_input, command, model.device)
+    return maps_of(model, images, command, read_second(model, command, InputRequest(())))
 
 
 def heads(
@@ -363,8 +365,7 @@ def relevance(
     request = RelevanceRequest(RelevanceMethod(method), class_index, path, _indices(heads))
     check_request(model.info, request)
     reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
-    batch = model.batch([image])
-    (maps,) = compute(model, batch, [image.geometry], request, reference)
+    maps = SingleImage(model, image).maps(request, reference)
     assert isinstance(maps, RelevanceMaps)
     return maps
 
@@ -471,7 +472,9 @@ def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:
 def _one(
     model: Backbone, image: PreparedImage, request: CommandRequest, maps: type[_Maps]
 ) -> _Maps:
-    (result,) = compute_maps(model, [image], request)
+    check_request(model.info, request)
+    reference = read_second(model, request, InputRequest(()))
+    result = SingleImage(model, image).maps(request, reference)
     assert isinstance(result, maps)
     return result
 

@@ -34,11 +34,11 @@ def run(request: RunRequest, printing: PrintRequest) -> int:
     if request.workers is None and request.cluster is None and (os.cpu_count() or 1) > 1:
         make_ready()
     from attnviz.runs import command
-    from attnviz.runs.collect import gather
+    from attnviz.runs.collect import collect_outputs
 
     may_be_empty = request.inputs.shard is not None
     report = Report(as_json=printing.json, quiet=printing.quiet, may_be_empty=may_be_empty)
-    return report.consume(gather(request, command.run(request)))
+    return report.consume(collect_outputs(request, command.run(request)))
 
 
 def run_request(kind: Kind, given: Given, inputs: Sequence[str]) -> RunRequest:

@@ -34,7 +34,8 @@ class ComparedMap:
     values (K, gh, gw): raw, K = 1 but for ``heads``, one a head; for components (gh, gw, 3).
     foreground (gh, gw): the patches whose components are shown; None means all. layer: whose map
     it is; None for what is of all layers or of the model's output. cell: (row, column) of the patch
-    that was asked for. rollout: the options of a rollout.
+    that was asked for. rollout: the options of a rollout. reason: why there is no map of this
+    image, with K = 0; None where there is one.
     """
 
     kind: MapKind
@@ -43,6 +44,7 @@ class ComparedMap:
     layer: int | None = None
     cell: tuple[int, int] | None = None
     rollout: RolloutOptions | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         last = 3 if self.is_colours else None
@@ -56,9 +58,9 @@ class ComparedMap:
 
 @dataclass(frozen=True, eq=False)
 class ComparedRow:
-    """One picture under one model: a map for every column that was asked for, by its name.
+    """One image under one model: a map for every column that was asked for, by its name.
 
-    title: what tells the row from the others: the picture's name, the model's, or both; none where
+    title: what tells the row from the others: the image's name, the model's, or both; none where
     there is one row. label: the model's name, or that of its weights where models share one.
     """
 
@@ -72,11 +74,14 @@ class ComparedRow:
 def compared_arrays(rows: Sequence[ComparedRow]) -> Arrays:
     """Every map of a comparison, as its own command has it: ``row0_mean``, ``row0_patch_3_7``, ...
 
-    (gh, gw), for heads (H, gh, gw), for components (gh, gw, 3).
+    (gh, gw), for heads (H, gh, gw), for components (gh, gw, 3). A map that an image does not have
+    is left out.
     """
     arrays: Arrays = {}
     for index, row in enumerate(rows):
         for name, shown in row.maps.items():
+            if shown.reason is not None:
+                continue
             # Signs, points and px stay, so that no two maps meet under one name.
             key = f"row{index}_{re.sub('[:@,]', '_', name)}"
             many = shown.is_colours or shown.kind is MapKind.HEADS

@@ -86,7 +86,8 @@ class Provenance:
 
     ``options`` holds every option of the command that shapes the numbers or the drawing, by its
     command-line name, as JSON-ready values. ``device`` is where the model ran: cpu, cuda or mps.
-    ``like_sha256``: of the second picture of ``relevance``.
+    ``like_sha256``: of the second image of ``relevance``. ``mask_sha256``: of the mask of
+    ``evolve``.
     ``rows``: of a figure of several models or pictures, how each row was made; the rest of the
     record is then that of the first.
     ``step``: of a model that was in training. ``checkpoints``: path and SHA-256 of each, where a
@@ -105,6 +106,7 @@ class Provenance:
     rows: tuple[Provenance, ...] = ()
     step: int | None = None
     checkpoints: tuple[tuple[str, str], ...] = ()
+    mask_sha256: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One picture under several checkpoints of one model."""
+"""One image under several checkpoints of one model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class EvolutionMaps:
     attention (C, R, gh, gw), prefix (C, R, P), entropy (C, R): as in ``HeadsMaps``; of layers, the
     means over the chosen heads. jaccard (C, R): of each map's mass mask with the object; None
     without one. indices (R,): the head or layer of each row. layer: of the heads. names (C,):
-    titles of the checkpoints; steps (C,): their numbers, rising, or None where names hold none.
+    titles of the checkpoints; steps (C,): their numbers, rising, None for a last one that has
+    none; or None where there are no numbers.
     """
 
     attention: FloatArray
@@ -48,7 +49,7 @@ class EvolutionMaps:
     heads: tuple[int, ...]
     layer: int | None
     names: tuple[str, ...]
-    steps: tuple[int, ...] | None
+    steps: tuple[int | None, ...] | None
     query: Query = Query.CLS
 
     def __post_init__(self) -> None:
@@ -58,6 +59,12 @@ class EvolutionMaps:
         check_shape("EvolutionMaps", "entropy", self.entropy, both)
         if self.jaccard is not None:
             check_shape("EvolutionMaps", "jaccard", self.jaccard, both)
+
+    @property
+    def numbers(self) -> tuple[int, ...] | None:
+        """The steps if every checkpoint has one."""
+        numbers = tuple(step for step in self.steps or () if step is not None)
+        return numbers if len(numbers) == len(self.names) else None
 
     @property
     def tokens(self) -> int:
@@ -82,7 +89,7 @@ class EvolutionMaps:
             checkpoints=np.array(self.names),
             heads=self.heads,
             jaccard=self.jaccard,
-            steps=self.steps,
+            steps=self.numbers,
             layer=self.layer,
             layers=self.indices if self.layer is None else None,
         )

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 IDENTITY = (
     *("command", "model", "weights", "weights_sha256", "image_sha256", "like_sha256"),
-    *("options", "size"),
+    *("options", "size", "mask_sha256"),
 )
 """The entries of a record that make a figure what it is: a change of work changes one of them."""
 
 
-_PLACES = ("checkpoint", "like")
+_PLACES = ("checkpoint", "like", "mask")
 """Options that say where something lies, not what it is; its hash does."""
 
 
 def identity(provenance: Provenance) -> dict[str, Any]:
-    """The entries ``IDENTITY`` of the record."""
+    """The entries ``IDENTITY`` of the record, those that it has."""
     record = json.loads(to_json(provenance))
-    return {key: record[key] for key in IDENTITY}
+    return {key: record[key] for key in IDENTITY if key in record}
 
 
 def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:

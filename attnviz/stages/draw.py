@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from attnviz.domain.kinds import CommandRequest
     from attnviz.domain.requests import OutputRequest, RunRequest
     from attnviz.output.plan import OutputPlan
-    from attnviz.stages.read import Ready
+    from attnviz.stages.read import PreparedJob
 
 
-def job_of(request: RunRequest, plan: OutputPlan, ready: Ready, maps: Maps) -> RenderJob:
+def job_of(request: RunRequest, plan: OutputPlan, job: PreparedJob, maps: Maps) -> RenderJob:
     """Everything that drawing one picture needs."""
     return RenderJob(
         maps=maps,
-        pixels=ready.prepared.image.pixels,
-        provenance=ready.provenance,
+        pixels=job.prepared.image.pixels,
+        provenance=job.provenance,
         style=request.style,
         command=request.command,
         output=request.output,
@@ -41,7 +41,7 @@ def job_of(request: RunRequest, plan: OutputPlan, ready: Ready, maps: Maps) -> R
 
 
 def finish(
-    ready: Ready,
+    job: PreparedJob,
     rows: tuple[dict[str, Any], ...],
     notes: tuple[str, ...],
     write: Callable[[], tuple[WrittenFile, ...]],
@@ -50,9 +50,9 @@ def finish(
     try:
         written = write()
     except AttnvizError as error:
-        return Failed(str(ready.file.path), about(ready.file, error))
-    record = record_of(ready.provenance, written, rows)
-    return Done(ready.file, written, record, rows, (*ready.prepared.image.notes, *notes))
+        return Failed(str(job.file.path), about(job.file, error))
+    record = record_of(job.provenance, written, rows)
+    return Done(job.file, written, record, rows, (*job.prepared.image.notes, *notes))
 
 
 def about(file: ImageFile, error: AttnvizError) -> AttnvizError:

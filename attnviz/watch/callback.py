@@ -27,7 +27,7 @@ from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
 from attnviz.stages.plan import plan_request
-from attnviz.stages.read import ReadStage, Ready
+from attnviz.stages.read import PreparedJob, ReadStage
 from attnviz.watch.board import Board, open_board
 
 _log = logging.getLogger("attnviz.watch")
@@ -121,13 +121,13 @@ class Watch:
             _, plans = plan_request(request)
             reader = ReadStage(request, twin.info, twin.device.type)
             pictures = (_at(step, reader.read(file, plan)) for file, plan in plans.items())
-            for seen in ModelStage(request, twin).outcomes(pictures):
-                if isinstance(seen, Failed):
-                    raise seen.error
-                if isinstance(seen, Skipped):
+            for computed in ModelStage(request, twin).outcomes(pictures):
+                if isinstance(computed, Failed):
+                    raise computed.error
+                if isinstance(computed, Skipped):
                     continue
-                plan = plans[seen.ready.file]
-                written = render(job_of(request, plan, seen.ready, seen.maps))
+                plan = plans[computed.job.file]
+                written = render(job_of(request, plan, computed.job, computed.maps))
                 yield from written
                 if self._board is not None:
                     self._board.show(f"attention/{plan.stem}.{plan.command}", written, step)
@@ -158,8 +158,8 @@ def _command(figure: str | CommandRequest) -> CommandRequest:
     return KINDS[figure].request()
 
 
-def _at(step: int, picture: Ready | Skipped | Failed) -> Ready | Skipped | Failed:
+def _at(step: int, picture: PreparedJob | Skipped | Failed) -> PreparedJob | Skipped | Failed:
     """The picture with the step in its record."""
-    if not isinstance(picture, Ready):
+    if not isinstance(picture, PreparedJob):
         return picture
     return replace(picture, provenance=replace(picture.provenance, step=step))

@@ -102,12 +102,12 @@ def compare(given: Given, inputs: INPUTS) -> int:
         layer=columns.layer,
         style=given.make(SharedScaleStyle),
     )
-    from attnviz.runs.collect import gather
+    from attnviz.runs.collect import collect_outputs
     from attnviz.runs.compare import compare as events
 
     printing: PrintRequest = given.make(PrintRequest)
     report = Report(as_json=printing.json, quiet=printing.quiet)
-    return report.consume(gather(request, events(request)))
+    return report.consume(collect_outputs(request, events(request)))
 
 
 COMMAND = with_options(

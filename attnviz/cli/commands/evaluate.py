@@ -23,7 +23,7 @@ from attnviz.domain.requests import InputRequest
 
 if TYPE_CHECKING:
     from attnviz.domain.events import Done, Started
-    from attnviz.runs.jaccard import PictureScores, Summary
+    from attnviz.runs.jaccard import ImageScores, Summary
 
 
 class TableFormat(StrEnum):
@@ -102,7 +102,7 @@ class _EvalReport(Report):
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
-        self.scores: list[PictureScores] = []
+        self.scores: list[ImageScores] = []
         self.model = ""
 
     def _start(self, event: Started) -> None:
@@ -110,7 +110,7 @@ class _EvalReport(Report):
         self.model = event.model.name
 
     def _finish_one(self, event: Done) -> None:
-        self._done += 1
+        super()._finish_one(event)
         self.scores.append(event.scores)  # type: ignore[attr-defined]  # a Scored
 
 

@@ -43,6 +43,8 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
 
     Example: attnviz evolve step00100.pth step00200.pth --image photo.jpg --rows layers
     """
+    from attnviz.domain.evolution import EvolutionRequest
+    from attnviz.runs.collect import collect_outputs
     from attnviz.runs.evolve import evolve as events
 
     checkpoints = tuple(Path(name) for name in dict.fromkeys(inputs))
@@ -58,7 +60,8 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
         style=given.make(SharedScaleStyle),
     )
     printing: PrintRequest = given.make(PrintRequest)
-    return Report(as_json=printing.json, quiet=printing.quiet).consume(events(request))
+    report = Report(as_json=printing.json, quiet=printing.quiet)
+    return report.consume(collect_outputs(request, events(request)))
 
 
 COMMAND = with_options(

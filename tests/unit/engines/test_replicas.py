@@ -24,7 +24,7 @@ from attnviz.domain.kinds import (
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 from attnviz.engines import local as local_run
 from attnviz.engines import replicas as module
-from attnviz.engines.replicas import SideBySide, side_by_side
+from attnviz.engines.replicas import Replicas, replicated
 from attnviz.models.load import load_backbone
 from attnviz.runs import command as pipeline
 from attnviz.stages.model import ModelStage
@@ -107,10 +107,10 @@ def test_numbers_and_order_are_those_of_one_after_the_other(small, read, command
         command = dataclasses.replace(command, like=tmp_path / "second.png")
     stage, pictures = read(small, command)
     alone = [outcome for ready in pictures for outcome in stage.outcomes([ready])]
-    beside = list(SideBySide(stage, 2).outcomes(iter(pictures)))
+    beside = list(Replicas(stage, 2).outcomes(iter(pictures)))
     assert len(beside) == len(SIDES)
     for one, other in zip(alone, beside, strict=True):
-        assert one.ready is other.ready
+        assert one.job is other.job
         assert_equal(one.maps, other.maps)
 
 
@@ -126,7 +126,7 @@ def test_models_run_at_the_same_time_and_share_their_weights(read, monkeypatch):
         return compute(self, batch)
 
     monkeypatch.setattr(ModelStage, "_compute", meeting)
-    assert len(list(SideBySide(stage, 2).outcomes(iter(pictures)))) == 4
+    assert len(list(Replicas(stage, 2).outcomes(iter(pictures)))) == 4
     assert len({id(model) for model in models}) == 2
     weights = {tuple(p.data_ptr() for p in model.module.parameters()) for model in models}
     assert weights == {tuple(p.data_ptr() for p in stage.model.module.parameters())}
@@ -136,9 +136,9 @@ def test_models_run_at_the_same_time_and_share_their_weights(read, monkeypatch):
 def test_what_is_no_picture_passes_by_in_its_place(read):
     stage, pictures = read(tiny_vit(), HeadsRequest(), ((40, 40),) * 3)
     failed = Failed("broken.png", ValueError("broken"))
-    outcomes = list(SideBySide(stage, 2).outcomes(iter([pictures[0], failed, *pictures[1:]])))
+    outcomes = list(Replicas(stage, 2).outcomes(iter([pictures[0], failed, *pictures[1:]])))
     assert outcomes[1] is failed
-    assert [o.ready for o in outcomes if o is not failed] == pictures
+    assert [o.job for o in outcomes if o is not failed] == pictures
 
 
 @pytest.mark.parametrize("why", ["long", "memory"])
@@ -156,14 +156,14 @@ def test_a_picture_that_may_not_go_beside_others_goes_alone(small, read, monkeyp
         return compute(self, batch)
 
     monkeypatch.setattr(ModelStage, "_compute", watched)
-    assert len(list(SideBySide(stage, 2).outcomes(iter(pictures)))) == 3
+    assert len(list(Replicas(stage, 2).outcomes(iter(pictures)))) == 3
     assert seen == [(stage, 2, threading.main_thread())] * 3
 
 
 def test_nothing_runs_on_when_nobody_waits_any_more(read, monkeypatch):
     """Each block takes 0.4 s; without the check an abandoned pass would go on for 1.2 s."""
     stage, pictures = read(tiny_vit(), HeadsRequest(), ((40, 40),) * 6)
-    models = SideBySide(stage, 2)
+    models = Replicas(stage, 2)
     entered = []
 
     def slowly(_module, _inputs):
@@ -193,26 +193,26 @@ def test_an_error_of_the_program_is_raised(read, monkeypatch):
 
     monkeypatch.setattr(ModelStage, "_compute", broken)
     with pytest.raises(ZeroDivisionError, match="a fault"):
-        list(SideBySide(stage, 2).outcomes(iter(pictures)))
+        list(Replicas(stage, 2).outcomes(iter(pictures)))
 
 
 def test_how_many_models_a_run_gets(read):
     stage, _ = read(tiny_vit(), HeadsRequest(), ((40, 40),))
-    counts = [side_by_side(stage, pictures) for pictures in (1, 2, 100)]
+    counts = [replicated(stage, pictures) for pictures in (1, 2, 100)]
     assert counts[0] is stage
     assert [models._count for models in counts[1:]] == [2, 2]
     torch.set_num_threads(1)
-    assert side_by_side(stage, 100) is stage
+    assert replicated(stage, 100) is stage
     torch.set_num_threads(2)
     stage.request = dataclasses.replace(stage.request, batch_size=4)
-    assert side_by_side(stage, 100) is stage
+    assert replicated(stage, 100) is stage
 
 
 def test_they_take_one_list_of_pictures_after_the_other(read):
     stage, pictures = read(tiny_vit(), HeadsRequest(), ((40, 40),) * 4)
-    models = SideBySide(stage, 2)
+    models = Replicas(stage, 2)
     for part in (pictures[:2], pictures[2:]):
-        assert [outcome.ready for outcome in models.outcomes(iter(part))] == part
+        assert [outcome.job for outcome in models.outcomes(iter(part))] == part
 
 
 def test_a_run_over_a_folder_uses_them(read, monkeypatch, tmp_path):
@@ -220,9 +220,9 @@ def test_a_run_over_a_folder_uses_them(read, monkeypatch, tmp_path):
 
     def watched(stage, pictures):
         used.append(pictures)
-        return side_by_side(stage, pictures)
+        return replicated(stage, pictures)
 
-    monkeypatch.setattr(local_run, "side_by_side", watched)
+    monkeypatch.setattr(local_run, "replicated", watched)
     stage, _ = read(tiny_vit(), HeadsRequest(), ((40, 40),) * 3)
     request = dataclasses.replace(stage.request, workers=0)
     assert len(list(pipeline.run(request, tiny_vit()))) == 4

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attnviz.domain import Box, FitGeometry, HeadsMaps, LayersMaps, Rows, Size
-from attnviz.runs.checkpoint_series import join, name_checkpoints, table
+from attnviz.runs.checkpoint_names import name_checkpoints
+from attnviz.runs.checkpoint_series import join, table
 
 
-def named(*names):
-    return name_checkpoints([Path(name) for name in names])
+def named(*names, **progress):
+    """The series; ``progress``: what the file of each stem says of its training."""
+    held = {name: {"epoch": value} if isinstance(value, int) else value
+            for name, value in progress.items()}  # fmt: skip
+    return name_checkpoints([Path(name) for name in names], lambda path: held.get(path.stem, {}))
 
 
 def test_numbered_files_are_steps_in_rising_order():
@@ -30,14 +35,69 @@ def test_numbered_files_are_steps_in_rising_order():
         (("checkpoint-500", "checkpoint-1000"), ("checkpoint 500", "checkpoint 1000")),
         (("0100.pth", "0200.pth"), ("100", "200")),
         (("epoch_0.pt", "epoch_9.pt"), ("epoch 0", "epoch 9")),
+        (("vit8_epoch2.pt", "vit8_epoch10.pt"), ("vit8_epoch 2", "vit8_epoch 10")),
+        # Lightning's; the word before each number says what it is.
+        (
+            ("epoch=2-step=300.ckpt", "epoch=10-step=1100.ckpt"),
+            ("epoch=2-step=300", "epoch=10-step=1100"),
+        ),
+        (("model_900.rank_0.pth", "model_1000.rank_0.pth"), ("model 900", "model 1000")),
+        # DINOv2's: eval/training_N/teacher_checkpoint.pth.
+        (
+            ("training_900/teacher.pth", "training_1000/teacher.pth"),
+            ("training 900", "training 1000"),
+        ),
     ],
 )
 def test_ways_of_numbering(names, expected):
     assert named(*names).names == expected
+    assert named(*reversed(names)).names == expected
+    assert named(*names).steps == tuple(sorted(named(*names).steps))
+
+
+def test_of_several_numbers_the_first_that_tells_all_apart_counts():
+    found = named("epoch=0-step=300.ckpt", "epoch=1-step=500.ckpt", "epoch=0-step=200.ckpt")
+    assert found.steps == (200, 300, 500)
+
+
+@pytest.mark.parametrize("last", ["checkpoint", "last", "model_final", "checkpoint-latest"])
+def test_the_one_without_a_number_comes_last_wherever_it_was_given(last):
+    for names in itertools.permutations([f"{last}.pth", "checkpoint0020.pth", "checkpoint0.pth"]):
+        found = named(*names)
+        assert found.names == ("checkpoint 0", "checkpoint 20", last)
+        assert found.steps == (0, 20, None)
+        assert found.paths[2] == Path(f"{last}.pth")
+
+
+def test_what_a_checkpoint_holds_gives_it_its_place():
+    names = ("checkpoint.pth", "best.pth", "checkpoint0000.pth", "checkpoint0040.pth")
+    # DINO numbers from 0 and writes the epochs that are done: what holds 60 would be number 59.
+    found = named(*names, checkpoint0000=1, checkpoint0040=41, checkpoint=60, best=31)
+    assert found.names == ("checkpoint 0", "best (30)", "checkpoint 40", "checkpoint (59)")
+    assert found.steps == (0, 30, 40, 59)
+    # The same where names count as files do, and where only the last holds a number.
+    found = named(*names[:1], *names[2:], checkpoint0000=0, checkpoint0040=40, checkpoint=60)
+    assert found.steps == (0, 40, 60)
+    assert named("checkpoint.pth", "checkpoint40.pth", checkpoint=60).steps == (40, 60)
+
+
+def test_an_equal_number_goes_to_the_copy_that_is_kept_first():
+    found = named("checkpoint.pth", "checkpoint40.pth", checkpoint=40, checkpoint40=40)
+    assert found.names == ("checkpoint 40", "checkpoint (40)")
+
+
+def test_names_that_count_steps_are_not_ordered_by_epochs():
+    counters = {"step50000": {"epoch": 10, "global_step": 50000}, "last": {"epoch": 12}}
+    found = named("last.pth", "step50000.pth", **counters)
+    assert (found.names, found.steps) == (("step 50000", "last"), (50000, None))
+    counters["last"]["global_step"] = 60000
+    assert named("last.pth", "step50000.pth", **counters).steps == (50000, 60000)
+    # Twelve of what, nobody says: surely not of steps.
+    assert named("last.pth", "step50000.pth", last=12).steps == (50000, None)
 
 
 @pytest.mark.parametrize(
-    "names", [("b.pth", "a.pth"), ("step2.pth", "epoch1.pth"), ("last.pth", "step5.pth"),
+    "names", [("b.pth", "a.pth"), ("step2.pth", "epoch1.pth"), ("random.pth", "step5.pth"),
               ("step5.pth", "step05.pth")]
 )  # fmt: skip
 def test_other_names_stay_in_the_order_given(names):
@@ -45,6 +105,11 @@ def test_other_names_stay_in_the_order_given(names):
     assert found.names == tuple(Path(name).stem for name in names)
     assert found.steps is None
     assert found.paths == tuple(map(Path, names))
+
+
+def test_two_without_a_number_leave_the_order_as_given():
+    names = ("last.pth", "step5.pth", "final.pth")
+    assert named(*names).paths == tuple(map(Path, names))
 
 
 def test_files_of_one_name_take_their_folders(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attnviz.domain import Box, FitGeometry, Size
 from attnviz.domain.mass_mask import OUTSIDE, cell_numbers, on_pixels
-from attnviz.runs.jaccard import PictureScores, jaccard, score_picture, summarise
+from attnviz.runs.jaccard import ImageScores, jaccard, score_image, summarise
 
 WHOLE = FitGeometry(Size(4, 8), Size(16, 16), 8, Box(0, 0, 4, 8))
 """2 x 2 cells, each 2 x 4 pixels of the picture."""
@@ -72,7 +72,7 @@ def test_jaccard_by_hand():
 def test_one_picture_by_hand():
     attention = maps([7, 1, 1, 1], [1, 4, 4, 1], [5, 0, 5, 0])
     rollout = maps([1, 1, 1, 1])[0]
-    scores = score_picture(attention, rollout, WHOLE, OBJECT, threshold=0.6)
+    scores = score_image(attention, rollout, WHOLE, OBJECT, threshold=0.6)
     # Head 0 keeps cell 0 (8 pixels, all of the object's 10): 8 / 10. Head 1 keeps cells 1 and 2
     # (16 pixels, 2 of the object): 2 / 24. Head 2 keeps cells 0 and 2 (16, all 10): 10 / 16.
     assert scores.heads == (0.8, 2 / 24, 10 / 16)
@@ -85,7 +85,7 @@ def test_one_picture_by_hand():
 
 def test_the_threshold_counts():
     attention = maps([7, 1, 1, 1])
-    scores = score_picture(attention, attention[0], WHOLE, OBJECT, threshold=0.75)
+    scores = score_image(attention, attention[0], WHOLE, OBJECT, threshold=0.75)
     assert scores.heads == (8 / 18,)  # cell 1 is the first of the equal ones
 
 
@@ -94,7 +94,7 @@ def test_the_highest_cell_is_on_the_object_from_half_its_pixels_on(covered, on_o
     mask = np.zeros((4, 8), bool)
     mask[2, :covered] = True
     attention = maps([1, 1, 9, 1])
-    assert score_picture(attention, attention[0], WHOLE, mask).peak_on_object is on_object
+    assert score_image(attention, attention[0], WHOLE, mask).peak_on_object is on_object
 
 
 def test_cells_smaller_than_a_pixel_count_by_the_pixel_they_lie_in():
@@ -104,7 +104,7 @@ def test_cells_smaller_than_a_pixel_count_by_the_pixel_they_lie_in():
     for column, on_object in ((0, False), (1, True)):
         mask = np.zeros((1, 2), bool)
         mask[0, column] = True
-        scores = score_picture(attention, attention[0], geometry, mask)
+        scores = score_image(attention, attention[0], geometry, mask)
         assert scores.peak_on_object is on_object
 
 
@@ -112,15 +112,15 @@ def test_a_peak_in_the_padding_is_not_on_the_object():
     padded = FitGeometry(Size(4, 4), Size(16, 16), 8, Box(0, 0, 4, 8))
     attention = maps([1, 9, 1, 1])
     mask = np.ones((4, 4), bool)
-    assert not score_picture(attention, attention[0], padded, mask).peak_on_object
+    assert not score_image(attention, attention[0], padded, mask).peak_on_object
 
 
 def test_averages_by_hand():
     summary = summarise(
         [
-            PictureScores((0.2, 0.6), 0.5, 0.1, peak_on_object=True),
-            PictureScores((0.9, 0.7), 0.7, 0.3, peak_on_object=False),
-            PictureScores((0.1, 0.5), 0.3, 0.2, peak_on_object=True),
+            ImageScores((0.2, 0.6), 0.5, 0.1, peak_on_object=True),
+            ImageScores((0.9, 0.7), 0.7, 0.3, peak_on_object=False),
+            ImageScores((0.1, 0.5), 0.3, 0.2, peak_on_object=True),
         ]
     )
     assert summary.pictures == 3
