@@ -66,7 +66,7 @@ def photograph(name="cat.jpg", crop=None) -> np.ndarray:
     return np.ascontiguousarray(pixels)
 
 
-def picture_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> FigureImage:
+def image_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> FigureImage:
     height, width = pixels.shape[:2]
     geometry = FitGeometry(
         Size(height, width),

@@ -47,7 +47,7 @@ def _hot(grid, *cells, value=0.5):
 
 def _blank(height, width, grid, region=None):
     pixels = np.full((height, width, 3), 90, np.uint8)
-    return samples.picture_of(pixels, grid, name="blank.png", region=region)
+    return samples.image_of(pixels, grid, name="blank.png", region=region)
 
 
 def _as_rgb(share):
@@ -222,7 +222,7 @@ def test_patch_marks_stand_on_the_query():
 
 @pytest.mark.parametrize("image_format", ["pdf", "svg"])
 def test_vector_files_keep_text_as_text(image_format):
-    picture = samples.picture_of(samples.photograph(), (4, 6), name="my_$x_$y.png")
+    picture = samples.image_of(samples.photograph(), (4, 6), name="my_$x_$y.png")
     figure = draw(samples.heads_maps((4, 6)), picture, samples.model_info(), STYLE)[0]
     stream = io.BytesIO()
     figure.savefig(stream, format=image_format)
@@ -242,7 +242,7 @@ def test_vector_files_keep_text_as_text(image_format):
 
 
 def test_cells_in_pdf_are_whole_multiples_of_pixels():
-    picture = samples.picture_of(samples.photograph(), (7, 11))
+    picture = samples.image_of(samples.photograph(), (7, 11))
     figure = draw(samples.heads_maps((7, 11), 1), picture, samples.model_info(), STYLE)[0]
     stream = io.BytesIO()
     figure.savefig(stream, format="pdf")
@@ -261,7 +261,7 @@ def test_cells_in_pdf_are_whole_multiples_of_pixels():
 def test_two_drawings_are_the_same_bytes(image_format, metadata):
     made = []
     for _ in range(2):
-        picture = samples.picture_of(samples.photograph(), (7, 11))
+        picture = samples.image_of(samples.photograph(), (7, 11))
         figure = draw(samples.layers_maps((7, 11), 3), picture, samples.model_info(), STYLE)[0]
         stream = io.BytesIO()
         figure.savefig(stream, format=image_format, metadata=metadata)
@@ -271,7 +271,7 @@ def test_two_drawings_are_the_same_bytes(image_format, metadata):
 
 def test_the_user_s_own_settings_change_nothing():
     def drawn():
-        picture = samples.picture_of(samples.photograph(), (7, 11))
+        picture = samples.image_of(samples.photograph(), (7, 11))
         return draw(samples.score_maps((7, 11)), picture, samples.model_info(), STYLE)[0]
 
     plain = pixels_of(drawn())
@@ -296,7 +296,7 @@ def test_the_user_s_own_settings_change_nothing():
     ["Ba$$in.png", "x$_$y.png", "cost_$5_^$6.png", "a$b$.png", "50%_off.png", "quote'\".png"],
 )
 def test_names_are_shown_as_they_are(name):
-    picture = samples.picture_of(samples.photograph(), (4, 6), name=name)
+    picture = samples.image_of(samples.photograph(), (4, 6), name=name)
     figure = draw(samples.score_maps((4, 6)), picture, samples.model_info(), DrawStyle(dpi=40))[0]
     assert png(figure)
     assert name in words_of(figure)
@@ -304,7 +304,7 @@ def test_names_are_shown_as_they_are(name):
 
 @pytest.mark.parametrize("name", ["猫.png", "a\nb\tc.png", "\udcff.png", "x" * 250, "e\u0301.png"])
 def test_names_beyond_the_font_give_squares_and_no_warning(name):
-    picture = samples.picture_of(samples.photograph(), (4, 6), name=name)
+    picture = samples.image_of(samples.photograph(), (4, 6), name=name)
     figure = draw(samples.score_maps((4, 6)), picture, samples.model_info(), DrawStyle(dpi=40))[0]
     for image_format in ("png", "pdf", "svg"):
         figure.savefig(io.BytesIO(), format=image_format)
@@ -313,7 +313,7 @@ def test_names_beyond_the_font_give_squares_and_no_warning(name):
 def test_the_foot_tells_model_layer_sizes_scale_and_prefix():
     model = samples.model_info(name="dinov2_vits14_reg", prefix=5, registers=4, patch=14)
     maps = samples.heads_maps((6, 9), prefix=5)
-    figure = draw(maps, samples.picture_of(samples.photograph(), (6, 9), 14), model, STYLE)[0]
+    figure = draw(maps, samples.image_of(samples.photograph(), (6, 9), 14), model, STYLE)[0]
     told = " · ".join(words_of(figure))
     cls, registers = 100 * maps.prefix[:, 0].mean(), 100 * maps.prefix[:, 1:].sum(axis=1).mean()
     for part in (
@@ -332,7 +332,7 @@ def test_the_foot_tells_model_layer_sizes_scale_and_prefix():
 @pytest.mark.parametrize("width", [2.0, 3.35, 7.0])
 def test_random_weights_are_said(width):
     model = samples.model_info(random_weights=True)
-    picture = samples.picture_of(samples.photograph(), (4, 6))
+    picture = samples.image_of(samples.photograph(), (4, 6))
     for maps in (samples.rollout_maps((4, 6)), samples.score_maps((4, 6))):
         figure = draw(maps, picture, model, DrawStyle(width=width, dpi=50))[0]
         assert any(words.startswith("RANDOM WEIGHTS") for words in words_of(figure))
@@ -358,7 +358,7 @@ def test_a_head_keeps_its_colour_whichever_heads_are_chosen():
 
 
 def test_inputs_are_not_changed():
-    picture = samples.picture_of(samples.photograph(), (7, 11))
+    picture = samples.image_of(samples.photograph(), (7, 11))
     maps = samples.heads_maps((7, 11))
     before = [array.copy() for array in (picture.pixels, maps.attention, maps.prefix)]
     png(draw(maps, picture, samples.model_info(), STYLE, threshold=0.5)[0])
@@ -398,7 +398,7 @@ def test_a_padded_view_is_grey_beyond_the_picture():
 
 
 def test_a_saved_figure_leaves_no_page_of_pixels_behind():
-    picture = samples.picture_of(samples.photograph(), (4, 6))
+    picture = samples.image_of(samples.photograph(), (4, 6))
     gc.collect()
     gc.disable()
     try:
@@ -416,7 +416,7 @@ def test_drawing_imports_no_torch():
         "import sys; from tests.figures import samples; from attnviz.figures import draw;"
         "from attnviz.domain import DrawStyle;"
         "assert 'matplotlib' not in sys.modules;"
-        "p = samples.picture_of(samples.photograph(), (4, 6));"
+        "p = samples.image_of(samples.photograph(), (4, 6));"
         "draw(samples.score_maps((4, 6)), p, samples.model_info(), DrawStyle());"
         "assert not {'torch', 'timm', 'matplotlib.pyplot'} & set(sys.modules)"
     )

@@ -67,13 +67,6 @@ def enlarge(values: FloatArray, size: Size, interpolation: Interpolation) -> Flo
     return _sample(values, y, x, interpolation)
 
 
-def enlarge_pixels(cells: ByteArray, size: Size) -> ByteArray:
-    """Colours of cells (gh, gw, 3) at ``size`` pixels, with crisp cells."""
-    rows = _pixel_centres(size.height, 0, size.height, cells.shape[0]).astype(np.intp)
-    columns = _pixel_centres(size.width, 0, size.width, cells.shape[1]).astype(np.intp)
-    return cells[rows[:, None], columns[None, :]]
-
-
 @lru_cache(maxsize=32)
 def _table(cmap: str) -> ByteArray:
     """A colour map as (256, 3) uint8."""

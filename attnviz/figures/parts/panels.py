@@ -12,7 +12,7 @@ from attnviz.domain import Interpolation, Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.colour_bars import BAR_INCHES, slim_bar
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect
-from attnviz.figures.parts.overlay import colour, enlarge, model_view, overlay
+from attnviz.figures.parts.overlay import colour, dimmed, enlarge, model_view, overlay
 from attnviz.figures.parts.scale import Limits, own_limits
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray
+    from attnviz.domain import BoolArray, ByteArray, DrawStyle, FigureImage, FloatArray
     from attnviz.figures.parts.page import Page, Raster, Sheet
 
 TITLE_INCHES = 0.15
@@ -124,6 +124,15 @@ def overlay_panel(
     limits = shared or own_limits(values)
     raster = partial(_overlay_pixels, image, values, limits, style)
     return Panel(titles, raster, limits=None if shared else limits)
+
+
+def dimmed_raster(image: FigureImage, kept: BoolArray) -> Raster:
+    """The image, dimmed where cells are not kept. kept: (gh, gw)."""
+    return partial(_dimmed_pixels, image, kept)
+
+
+def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
+    return dimmed(model_view(image, size), kept)
 
 
 def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least: int = 1) -> None:
