@@ -123,7 +123,8 @@ def _relevance_row(maps: RelevanceMaps) -> Row:
 def _token_norms(maps: FeaturesMaps) -> tuple[Row, ...]:
     """A row for every prefix token, in the model's order, and one for the patches together."""
     outliers = maps.outliers
-    norms = [(f"prefix {place}", np.array([norm])) for place, norm in enumerate(maps.prefix_norm)]
+    prefix = zip(maps.prefix_names, maps.prefix_norm, strict=True)
+    norms = [(name, np.array([norm])) for name, norm in prefix]
     rows = []
     for name, values in (*norms, ("patches", maps.norm)):
         row: Row = {

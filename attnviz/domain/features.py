@@ -25,6 +25,7 @@ class FeaturesMaps:
     foreground (gh, gw) bool and first (gh, gw): the patches that the first component of all
     patches, turned so that the foreground is positive, sets apart; None without.
     outlier_threshold: the norm above which a token counts as an outlier.
+    prefix_names: the names of the prefix tokens, such as CLS and R1.
     """
 
     tokens: FloatArray
@@ -38,6 +39,7 @@ class FeaturesMaps:
     foreground: BoolArray | None = None
     first: FloatArray | None = None
     outlier_threshold: float | None = None
+    prefix_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         grid = tuple(self.norm.shape)

@@ -134,18 +134,9 @@ def _caption(maps: FeaturesMaps, model: ModelInfo, shared: Limits | None) -> lis
 
 def _prefix_norms(maps: FeaturesMaps, model: ModelInfo) -> str:
     """The norms of the tokens that are not patches."""
-    norms = [theme.number(float(norm), 3) for norm in maps.prefix_norm]
-    if not norms:
-        return ""
-    parts = []
-    if model.has_cls:
-        parts.append(f"CLS {norms[0]}")
-    others = norms[int(model.has_cls) : len(norms) - model.registers]
-    if others:
-        parts.append(f"distillation {', '.join(others)}")
-    if model.registers:
-        parts.append(f"registers {', '.join(norms[-model.registers :])}")
-    return f"norms not drawn: {'; '.join(parts)}"
+    norms = (theme.number(float(norm), 3) for norm in maps.prefix_norm)
+    named = [f"{name} {norm}" for name, norm in zip(model.prefix_names, norms, strict=True)]
+    return f"norms not drawn: {', '.join(named)}" if named else ""
 
 
 def _norms(sheet: Sheet, maps: FeaturesMaps) -> None:
