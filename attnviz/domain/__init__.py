@@ -46,6 +46,7 @@ from attnviz.domain.comparison import (
 )
 from attnviz.domain.drawing import (
     DrawStyle,
+    Percentile,
     Provenance,
     WrittenFile,
 )
@@ -148,6 +149,7 @@ __all__ = [
     "Norm",
     "Part",
     "PatchMaps",
+    "Percentile",
     "Positions",
     "Precision",
     "PreparedImage",

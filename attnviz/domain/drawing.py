@@ -23,17 +23,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Percentile:
+    """A percentile, 0..100, of all values that share a colour scale; written ``p99``."""
+
+    percent: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.percent <= 100:
+            raise ValueError(f"Percentile.percent is {self.percent}, not in 0..100")
+
+    def __repr__(self) -> str:
+        return f"p{self.percent:g}"
+
+
+@dataclass(frozen=True)
 class DrawStyle:
     """How a figure is drawn; the same for every kind of figure.
 
-    width is in inches. ``fixed_limits`` are the colour limits of ``Scale.FIXED``.
+    width is in inches. ``fixed_limits`` are the colour limits of ``Scale.FIXED``, as values or as
+    percentiles.
     """
 
     width: float = PAGE_INCHES
     dpi: int = DEFAULT_DPI
     cmap: str = DEFAULT_CMAP
     scale: Scale = Scale.PANEL
-    fixed_limits: tuple[float, float] | None = None
+    fixed_limits: tuple[float | Percentile, float | Percentile] | None = None
     interpolation: Interpolation = Interpolation.NEAREST
     alpha: float = DEFAULT_ALPHA
 

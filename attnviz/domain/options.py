@@ -182,5 +182,5 @@ def _points(points: tuple[tuple[float, float], ...]) -> list[str]:
     return [f"{x!r},{y!r}" for x, y in points]
 
 
-def _joined(values: tuple[float, ...] | None) -> str | None:
+def _joined(values: tuple[object, ...] | None) -> str | None:
     return None if values is None else ",".join(repr(value) for value in values)

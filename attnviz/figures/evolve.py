@@ -162,7 +162,7 @@ def _colours(maps: EvolutionMaps) -> list[str]:
         return [theme.head_colour(index) for index in maps.indices]
     levels = np.linspace(0, 0.88, len(maps.indices), dtype=np.float32)
     shades = colour(levels, Limits(0.0, 1.0), "viridis").tolist()
-    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shades]
+    return [theme.hex_of(shade) for shade in shades]
 
 
 def _entries(maps: EvolutionMaps) -> list[tuple[str, str]]:

@@ -143,7 +143,7 @@ def _matrices(sheet: Sheet, maps: QkvMaps, part_index: int, model: ModelInfo) ->
     """The matrices (N, d) of the heads side by side, in as many rows as needed, on one scale."""
     vectors = maps.vectors[part_index]  # H, N, d
     reach = float(np.percentile(np.abs(vectors), _REACH)) or 1.0
-    scale = ColourScale(Limits(-reach, reach), SIGNED_CMAP)
+    scale = ColourScale(Limits(-reach, reach).clipping([vectors]), SIGNED_CMAP)
     room = sheet.width - _INDENT
     most = max(1, int((room + GAP) / (_NARROWEST + GAP)))
     rows = -(-len(vectors) // most)

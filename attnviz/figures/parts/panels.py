@@ -10,7 +10,7 @@ import numpy as np
 
 from attnviz.domain import Interpolation, Size
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.colour_bars import BAR_INCHES, slim_bar
+from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect
 from attnviz.figures.parts.overlay import colour, dimmed, enlarge, model_view, overlay
 from attnviz.figures.parts.scale import Limits, own_limits
@@ -151,7 +151,8 @@ def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least
             draw_panel(page, panel, box)
             if panel.limits:
                 width = max(grid.panel_width, min(grid.slot, 0.9))
-                slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, width)
+                scale = ColourScale(panel.limits, sheet.style.cmap)
+                slim_bar(page, scale, left, box.bottom, width)
         page.y += height + ROW_GAP
 
 
