@@ -18,6 +18,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
 from attnviz.errors import UsageError
 from attnviz.figures import draw, overlay_images
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.overlay import model_view
 from attnviz.figures.parts.plots import _step
 from attnviz.figures.parts.theme import TIMES, TO
@@ -346,6 +347,28 @@ def test_many_panels_go_on_to_further_pages_and_none_is_lost():
     assert sum(len(maps_of(figure)) for figure in figures) == 40 * 24
     assert all(figure.get_figheight() < 9.6 for figure in figures)
     assert f"page 2 of {len(figures)}" in words_of(figures[1])
+
+
+@pytest.mark.parametrize("scale", [Scale.PANEL, Scale.SHARED])
+@pytest.mark.parametrize("heads", [6, 12])
+@pytest.mark.parametrize("grid", [(14, 21), (21, 14), (14, 14)])
+def test_twelve_layers_of_single_heads_fit_one_page_with_a_colour_bar(grid, heads, scale):
+    model = samples.model_info(heads=heads)
+    image = _blank(8 * grid[0], 8 * grid[1], grid)
+    maps = samples.layers_maps(grid, 12, heads)
+    figures = draw(maps, image, model, DrawStyle(dpi=60, scale=scale), each_head=True)
+    assert len(figures) == 1
+    drawn = maps_of(figures[0])
+    assert len(drawn) == 12 * heads
+    assert min(raster.rect.height for raster in drawn) > 0.27
+    bar = rasters_of(figures[0])[-1]
+    assert bar.rect.top > max(raster.rect.bottom for raster in drawn)
+    if scale is Scale.PANEL:
+        assert "the number next to it" in words_of(figures[0])
+        highest = {
+            theme.number(float(values.max())) for values in maps.attention.reshape(-1, *grid)
+        }
+        assert highest <= set(words_of(figures[0]))
 
 
 def test_a_head_keeps_its_colour_whichever_heads_are_chosen():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnviz.figures.parts.page import Page, Sheet
 
 BAR_INCHES = 0.14
+SHARED_BAR_INCHES = 0.3
 _BAR_HEIGHT = 0.055
 _POINT = 0.06
 """Length of a pointed end in inches."""
@@ -126,7 +127,7 @@ def slim_bar(
 
 def shared_bar(sheet: Sheet, limits: Limits, name: str) -> None:
     """The colour bar of all panels on a shared scale, with its name and ticks."""
-    page = sheet.room(0.3)
+    page = sheet.room(SHARED_BAR_INCHES)
     left = MARGIN + theme.text_width(name, theme.TITLE_PT) + 0.12
     width = min(2.6, sheet.width - left - 0.25)
     page.text(MARGIN, page.y + 0.095, name, size=theme.TITLE_PT)
@@ -145,7 +146,20 @@ def shared_bar(sheet: Sheet, limits: Limits, name: str) -> None:
         page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], theme.QUIET, 0.5)
         page.text(x, bar.bottom + 0.13, label, align="center")
         previous = x + half
-    page.y += 0.3
+    page.y += SHARED_BAR_INCHES
+
+
+def own_scales_bar(sheet: Sheet) -> None:
+    """The colour bar of many maps, each from 0 to the number next to it."""
+    page = sheet.room(BAR_INCHES)
+    base = page.y + BAR_INCHES - 0.025
+    page.text(MARGIN, base, "Each map: 0")
+    left = MARGIN + theme.text_width("Each map: 0") + 0.05
+    width = min(1.2, sheet.width / 3)
+    scale = ColourScale(Limits(0.0, 1.0), sheet.style.cmap)
+    _bar(page, scale, Rect(left, base - 0.035 - _BAR_HEIGHT / 2, width, _BAR_HEIGHT))
+    page.text(left + width + 0.05, base, "the number next to it")
+    page.y += BAR_INCHES
 
 
 def ticked_bar(page: Page, scale: ColourScale, tokens: int, bar: Rect) -> None:
