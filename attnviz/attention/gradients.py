@@ -15,8 +15,7 @@ from torch import Tensor
 
 from attnviz.attention.capture import AttentionCall, AttentionModel, intercepted
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
-from attnviz.domain.requests import no_gradients_in_float16
-from attnviz.errors import AttentionError, UnsupportedModelError
+from attnviz.errors import AttentionError, UnsupportedModelError, no_gradients_in_float16
 
 Target = Callable[[Tensor], Tensor]
 """From the tokens after the last norm (B, N, width) to one number a picture (B,)."""
@@ -79,7 +78,7 @@ def attention_gradients(
         if len(outputs) != depth:
             raise UnsupportedModelError(
                 f"{model.info.name}: {len(outputs)} of {depth} layers were reached",
-                "this model is no plain ViT",
+                "this model is not a plain ViT",
             )
         values = target(tokens.float())
         # A picture's target depends on that picture alone, so the sum keeps them apart.

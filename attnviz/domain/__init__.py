@@ -33,6 +33,7 @@ from attnviz.domain.choices import (
     MapKind,
     Norm,
     Part,
+    Percentile,
     Positions,
     Precision,
     Query,
@@ -46,7 +47,6 @@ from attnviz.domain.comparison import (
 )
 from attnviz.domain.drawing import (
     DrawStyle,
-    Percentile,
     Provenance,
     WrittenFile,
 )
@@ -54,10 +54,7 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
-from attnviz.domain.explorer import QueryKeys
-from attnviz.domain.features import (
-    FeaturesMaps,
-)
+from attnviz.domain.explorer import LayerFactors, QueryKeys
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
@@ -70,10 +67,15 @@ from attnviz.domain.image import (
     RgbImage,
     sha256_of,
 )
-from attnviz.domain.maps import (
+from attnviz.domain.kinds import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
+    Maps,
+    MatrixMaps,
     PatchMaps,
+    QkvMaps,
+    RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
@@ -81,30 +83,10 @@ from attnviz.domain.maps import (
 from attnviz.domain.model import (
     ModelInfo,
 )
-from attnviz.domain.relevance import (
-    RelevanceMaps,
-)
 from attnviz.domain.shard import Shard
-from attnviz.domain.tokens import (
-    MatrixMaps,
-    QkvMaps,
-)
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
-
-Maps = (
-    HeadsMaps
-    | LayersMaps
-    | RolloutMaps
-    | PatchMaps
-    | ScoreMaps
-    | RelevanceMaps
-    | FeaturesMaps
-    | MatrixMaps
-    | QkvMaps
-)
-"""What a command computes of one picture."""
 
 __all__ = [
     "COLUMN_INCHES",
@@ -141,6 +123,7 @@ __all__ = [
     "ImageFormat",
     "IntArray",
     "Interpolation",
+    "LayerFactors",
     "LayersMaps",
     "MapKind",
     "Maps",

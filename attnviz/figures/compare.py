@@ -10,7 +10,7 @@ from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_text, sheet_of
 from attnviz.figures.parts.components import PERCENTILES_TEXT, components_panel
 from attnviz.figures.parts.grid import Column, Row, draw_grid
-from attnviz.figures.parts.panels import image_panel, map_panel, panel_aspect
+from attnviz.figures.parts.panels import empty_panel, image_panel, map_panel, panel_aspect
 from attnviz.figures.parts.scale import Limits, common_limits, scale_text
 from attnviz.figures.patch import cell_mark
 from attnviz.figures.rollout import rollout_text
@@ -59,7 +59,8 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     """A row per image and model: the image, and its maps under the names of their kinds.
 
     On the shared scale, all maps of one kind have the same limits: all heads, all patches, all
-    cosines. The patch that a map belongs to is marked on the map and on the image.
+    cosines. The patch that a map belongs to is marked on the map and on the image. A map that an
+    image does not have is a panel that says why.
     """
     sheet = sheet_of(style, _caption(rows, style), _warning(rows))
     columns, panels = _columns(rows, style)
@@ -82,8 +83,8 @@ def _columns(
     for name in rows[0].maps:
         maps = [row.maps[name] for row in rows]
         group = _group(maps[0].kind)
-        limits = scales[group]
-        count = 1 if maps[0].is_colours else max(len(compared.values) for compared in maps)
+        limits = scales.get(group)
+        count = 1 if maps[0].is_colours else max(1, *(len(compared.values) for compared in maps))
         for index in range(count):
             columns.append(Column(_titles(name, maps, index), limits, group))
             for row, compared, line in zip(rows, maps, panels, strict=True):
@@ -96,7 +97,8 @@ def _scales(rows: Sequence[ComparedRow], style: DrawStyle) -> dict[str, Limits |
     groups: dict[str, list[ComparedMap]] = {}
     for row in rows:
         for compared in row.maps.values():
-            groups.setdefault(_group(compared.kind), []).append(compared)
+            if compared.reason is None:
+                groups.setdefault(_group(compared.kind), []).append(compared)
     return {group: _limits(maps, style) for group, maps in groups.items()}
 
 
@@ -114,7 +116,7 @@ def _titles(name: str, maps: Sequence[ComparedMap], index: int) -> tuple[str, ..
     """Titles with the head or patch; a patch by its cell if all rows agree, else as requested."""
     kind = maps[0].kind
     what = str(index) if kind is MapKind.HEADS else name.removeprefix(str(kind))[1:]
-    cells = {compared.cell for compared in maps}
+    cells = {compared.cell for compared in maps if compared.reason is None} or {None}
     if None not in cells and not what.endswith("px"):
         what = str(*cells) if len(cells) == 1 else f"({what.replace(',', ', ')})"
     return tuple(title.format(what) for title in _TITLES[kind])
@@ -146,6 +148,8 @@ def _panel(
 ) -> Panel | None:
     if compared.is_colours:
         return components_panel(("",), compared.values, style, row.image, compared.foreground)
+    if compared.reason is not None:
+        return empty_panel(("",), compared.reason)
     if index >= len(compared.values):
         return None
     grid = row.image.geometry.grid
@@ -166,7 +170,7 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
         f"{label}: patches of {patch} px, input {', '.join(texts)}{layer}"
         for (label, patch, layer), texts in sizes.items()
     ]
-    maps = rows[0].maps.values()
+    maps = _present(rows)
     of_output = [
         compared.kind for compared in maps if compared.kind in _TOKENS and compared.layer is None
     ]
@@ -192,6 +196,13 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
             f"PCA: components of each row's own {whose} as red, green, blue, {PERCENTILES_TEXT}"
         )
     return list(dict.fromkeys(parts))
+
+
+def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:
+    """One map of each column, of the first row that has it."""
+    columns = ([row.maps[name] for row in rows] for name in rows[0].maps)
+    firsts = (next((each for each in column if each.reason is None), None) for column in columns)
+    return [each for each in firsts if each is not None]
 
 
 def _layer_text(row: ComparedRow) -> str:

@@ -159,7 +159,10 @@ def _titles(maps: EvolutionMaps) -> list[tuple[str, ...]]:
     names = [theme.printable(name) for name in maps.names]
     if maps.steps is None:
         return [(name,) for name in names]
-    return [(name, str(step)) for name, step in zip(names, maps.steps, strict=True)]
+    return [
+        (name,) if step is None else (name, str(step))
+        for name, step in zip(names, maps.steps, strict=True)
+    ]
 
 
 def _colours(maps: EvolutionMaps) -> list[str]:
@@ -176,10 +179,15 @@ def _entries(maps: EvolutionMaps) -> list[tuple[str, str]]:
     return list(zip(names, _colours(maps), strict=True))
 
 
+def _counted(name: str) -> str:
+    """What the number in a name counts: step, for ``Step 500``."""
+    word, _, number = name.rpartition(" ")
+    return word.lower() if word and number.isdigit() else "number"
+
+
 def _plots(maps: EvolutionMaps) -> list[Plot]:
-    positions = maps.steps or tuple(range(1, len(maps.names) + 1))
-    by = "checkpoint" if maps.steps is None else maps.names[0].rsplit(" ", 1)[0].lower()
-    by = by if by and not by.isdigit() else "number"
+    positions = maps.numbers or tuple(range(1, len(maps.names) + 1))
+    by = "checkpoint" if maps.numbers is None else _counted(maps.names[0])
     limit = math.log(maps.tokens)
     lines = partial(curve_lines, positions=positions, colours=_colours(maps))
     bound = (limit, f"uniform {limit:.2f}")

@@ -133,12 +133,6 @@ def test_shared_scale_shows_a_weak_head_ten_times_dimmer():
     assert {"0.20", "0.020", "0.10"} <= set(words_of(own))
 
 
-def test_fixed_scale_needs_limits():
-    style = DrawStyle(scale=Scale.FIXED)
-    with pytest.raises(UsageError, match="two limits"):
-        draw(samples.heads_maps((4, 4)), _blank(64, 64, (4, 4)), samples.model_info(), style)
-
-
 def test_fixed_limits_reach_the_colour_bar():
     style = DrawStyle(scale=Scale.FIXED, fixed_limits=(0.0, 0.075), dpi=60)
     maps = samples.heads_maps((4, 4))

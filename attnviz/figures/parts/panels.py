@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TITLE_INCHES = 0.15
 ROW_GAP = 0.09
+_EMPTY = "#f0f0f0"
 _SWATCH = 0.075
 
 
@@ -50,7 +51,7 @@ class Panel:
     """One panel of a figure.
 
     titles: from long to short; all panels of a row use the longest that fits everywhere.
-    limits: of the panel's own colour bar below it; None for no bar.
+    limits: of the panel's own colour bar below it; None for no bar. text: inside the panel.
     """
 
     titles: tuple[str, ...]
@@ -60,6 +61,7 @@ class Panel:
     swatch: str | None = None
     edges: tuple[Edges, ...] = ()
     tags: tuple[Tag, ...] = ()
+    text: str = ""
 
 
 def panel_aspect(image: FigureImage) -> float:
@@ -111,6 +113,15 @@ def map_panel(
     raster = partial(_map_pixels, values, limits, style.cmap, style.interpolation)
     crisp = Size(*values.shape) if style.interpolation is Interpolation.NEAREST else None
     return Panel(titles, raster, crisp, None if shared else limits, swatch, edges, tags)
+
+
+def empty_panel(titles: tuple[str, ...], reason: str) -> Panel:
+    """A plain panel that says why there is no map."""
+    return Panel(titles, _plain, text=reason)
+
+
+def _plain(size: Size) -> ByteArray:
+    return np.full((*size, 3), theme.rgb_of(_EMPTY), np.uint8)
 
 
 def overlay_panel(
@@ -199,6 +210,22 @@ def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
     plates: list[Rect] = []
     for tag in panel.tags:
         plates.append(_tag(page, tag, box, plates))
+    if panel.text:
+        _text_inside(page, panel.text, box)
+
+
+def _text_inside(page: Page, text: str, box: Rect) -> None:
+    """As many lines as the panel has room for, in its middle."""
+    width = box.width - 0.08
+    lines = theme.wrap(theme.printable(text).split(), width, separator=" ")
+    room = max(1, int((box.height - 0.04) / theme.LINE_INCHES))
+    if len(lines) > room:
+        lines = [*lines[: room - 1], theme.shorten(f"{lines[room - 1]}…", width)]
+    middle, top = box.left + box.width / 2, box.top + box.height / 2
+    top -= len(lines) * theme.LINE_INCHES / 2
+    for number, line in enumerate(lines, 1):
+        base = top + number * theme.LINE_INCHES - 0.035
+        page.text(middle, base, line, colour=theme.QUIET, align="center")
 
 
 def _tag(page: Page, tag: Tag, box: Rect, others: Sequence[Rect]) -> Rect:

@@ -74,11 +74,7 @@ def common_limits(maps: Iterable[FloatArray], style: DrawStyle) -> Limits | None
 
 
 def _fixed_limits(maps: list[FloatArray], style: DrawStyle) -> Limits:
-    if style.fixed_limits is None:
-        raise UsageError(
-            "a fixed scale needs its two limits, the lower one first",
-            "for example --scale fixed --limits 0,0.02",
-        )
+    assert style.fixed_limits is not None  # DrawStyle has seen to it
     values = np.concatenate([each.ravel() for each in maps]).astype(np.float64)
     low, high = (
         float(np.percentile(values, limit.percent)) if isinstance(limit, Percentile) else limit
