@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.caption import layer_text, sheet_with_caption
+from attnviz.figures.parts.caption import layer_text, prefix_shares, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.histogram import split_histogram
 from attnviz.figures.parts.panels import (
@@ -43,6 +43,7 @@ def draw_score(
         f"mean of {len(maps.heads)} heads" if len(maps.heads) > 1 else f"head {maps.heads[0]}",
         scale_text(style),
         f"kept: the {kept} highest of {cells} patches",
+        _prefix_text(maps, model),
     ]
     sheet = sheet_with_caption(model, image, style, parts)
     ratio = f"{100 * maps.keep_ratio:g} %"
@@ -62,3 +63,11 @@ def draw_score(
     heading = f"Patches by score: kept {theme.share(kept / cells)}"
     split_histogram(sheet, maps.score, maps.kept, (_KEPT, _DROPPED), heading)
     return sheet.figures()
+
+
+def _prefix_text(maps: ScoreMaps, model: ModelInfo) -> str:
+    """The share of the score that is on CLS and registers."""
+    shares = maps.prefix_shares
+    if shares is None or not shares.size:
+        return ""
+    return "not drawn: of the score of all tokens " + ", ".join(prefix_shares(shares, model))

@@ -324,6 +324,16 @@ def test_the_foot_tells_model_layer_sizes_scale_and_prefix():
     assert "RANDOM WEIGHTS" not in told
 
 
+def test_the_foot_of_the_score_tells_the_share_of_cls_and_registers():
+    model = samples.model_info(prefix=5, registers=4)
+    maps = samples.score_maps((4, 6), prefix=5)
+    figure = draw(maps, _blank(32, 48, (4, 6)), model, STYLE)[0]
+    total = maps.score.sum() + maps.prefix.sum()
+    foot = " ".join(words_of(figure))
+    assert f"{100 * maps.prefix[0] / total:.1f} % on CLS" in foot
+    assert f"{100 * maps.prefix[1:].sum() / total:.0f} % on 4 registers" in foot
+
+
 @pytest.mark.parametrize("width", [2.0, 3.35, 7.0])
 def test_random_weights_are_said(width):
     model = samples.model_info(random_weights=True)
