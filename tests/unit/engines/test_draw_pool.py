@@ -12,7 +12,8 @@ import pytest
 from attnviz import api
 from attnviz.domain import DrawStyle, Provenance
 from attnviz.domain.requests import HeadsRequest, OutputRequest
-from attnviz.engines.draw_pool import Renderer
+from attnviz.engines import draw_pool
+from attnviz.engines.draw_pool import Renderer, default_workers
 from attnviz.errors import OutputError
 from attnviz.output.atomic import complete_file
 from attnviz.output.plan import OutputPlan
@@ -54,6 +55,17 @@ def job(tmp_path):
 
 def named(job, stem):
     return replace(job, plan=OutputPlan(job.plan.folder, stem, "heads"))
+
+
+@pytest.mark.parametrize(
+    ("images", "cores", "ready", "workers"),
+    [(1, 8, False, 0), (1, 8, True, 1), (2, None, False, 1), (2, 1, False, 1), (2, 2, False, 1),
+     (2, 6, True, 5), (900, 64, True, 8)],
+)  # fmt: skip
+def test_how_many_processes_draw(monkeypatch, images, cores, ready, workers):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(draw_pool, "is_ready", lambda: ready)
+    assert default_workers(images) == workers
 
 
 def test_a_process_that_dies_costs_only_its_own_picture(job):
