@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-import attnviz
+import attnviz.runs
 from attnviz.cli.app import app, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +102,7 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
     fake = types.ModuleType("attnviz.runs.command")
     fake.run = lambda request: asked.append(request) or iter(())
     monkeypatch.setitem(sys.modules, "attnviz.runs.command", fake)
-    monkeypatch.setattr(attnviz, "pipeline", fake, raising=False)
+    monkeypatch.setattr(attnviz.runs, "command", fake, raising=False)
     code = main(arguments)
     if arguments[0] == "models" or arguments[-1] == "--help":
         assert code == 0

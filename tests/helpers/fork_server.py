@@ -9,11 +9,11 @@ end. Only variables that are read while the modules are imported come too late.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import resource
-import signal
 import socket
 import sys
 import warnings
@@ -27,8 +27,8 @@ def serve(connection: socket.socket, modules: list[str]) -> dict[str, Any]:
     """Fork for each request. Returns in the forked processes only: what to run there."""
     for module in modules:
         importlib.import_module(module)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the supervisors
     while True:
+        _reap()
         header, descriptors, _, _ = socket.recv_fds(connection, HEADER_BYTES, 4)
         if not header:
             sys.exit()
@@ -38,11 +38,17 @@ def serve(connection: socket.socket, modules: list[str]) -> dict[str, Any]:
             connection.close()
             if "modules" in request:
                 return serve(socket.socket(fileno=descriptors[0]), request["modules"])
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             _supervise(*descriptors)
             return request
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _reap() -> None:
+    """Take note of the supervisors that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def _supervise(status: int, *streams: int) -> None:
