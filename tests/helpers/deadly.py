@@ -1,4 +1,7 @@
-"""Pictures that kill a process: one that reads or draws them, or one that holds a model."""
+"""Images that kill a process that reads or draws them or holds a model, and one never written.
+
+Processes import what they are sent by its name: this file imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 
+from attnviz.output.atomic import complete_file
 from attnviz.output.plan import OutputPlan
 
 
@@ -68,3 +72,11 @@ class DeadlyPlan(OutputPlan):
     def page(self, suffix: str, number: int) -> PosixPath:
         die()
         return PosixPath()
+
+
+def write_forever(folder: Path) -> None:
+    """Begin a file, and be long about the rest of it."""
+    with complete_file(folder / "never.png") as stream:
+        stream.write(b"half")
+        stream.flush()
+        time.sleep(60)

@@ -114,9 +114,7 @@ def counts(most: int) -> pytest.MarkDecorator:
 
 
 @counts(FILES_A_SEED)
-def test_no_damaged_weights_file_gets_past_the_one_error(
-    tmp_path: Path, capfd, count: int
-) -> None:
+def test_no_damaged_weights_file_gets_past_the_one_error(tmp_path: Path, capfd, count: int) -> None:
     (tmp_path / "seeds").mkdir()
     whole = seeds(tmp_path / "seeds")
     (tmp_path / "try").mkdir()

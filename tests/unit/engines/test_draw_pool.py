@@ -15,9 +15,9 @@ from attnviz.domain.requests import HeadsRequest, OutputRequest
 from attnviz.engines import draw_pool
 from attnviz.engines.draw_pool import Renderer, default_workers
 from attnviz.errors import OutputError
-from attnviz.output.atomic import complete_file
 from attnviz.output.plan import OutputPlan
 from attnviz.stages.draw import RenderJob
+from tests.helpers.deadly import write_forever
 from tests.helpers.planted import tiny_vit
 
 
@@ -129,13 +129,6 @@ def test_a_figure_that_takes_long_is_cut_short_and_leaves_nothing(job, monkeypat
         interrupted()
     assert time.monotonic() - begun[0] < 2
     assert [path.name for path in folder.iterdir()] == ["a.heads.png"]
-
-
-def write_forever(folder):
-    with complete_file(folder / "never.png") as stream:
-        stream.write(b"half")
-        stream.flush()
-        time.sleep(60)
 
 
 def test_the_test_for_torch_can_fail():
