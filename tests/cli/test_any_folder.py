@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from attnviz.output.plan import LONGEST_STEM
+from tests.helpers import kinds
 from tests.helpers.command_line import arrays, assert_same_arrays, files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import exif_with_orientation, scene, stored_for
@@ -37,7 +38,7 @@ def test_every_name_gives_a_figure_of_its_own(real, tiny, tmp_path, command):
     assert all(len(os.fsencode(Path(name).name)) <= 255 for name in written)
 
 
-@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "patch", "score"])
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_every_shape_gives_a_figure(real, tiny, tmp_path, command):
     shapes = ((1, 1), (3000, 3), (3, 3000), (1, 40), (31, 33), (7, 7))
     for height, width in shapes:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tests.cli.test_bad_input import the_error
-from tests.helpers import checkpoints
+from tests.helpers import checkpoints, kinds
 from tests.helpers.command_line import arrays, files_below
 from tests.helpers.photos import save_scene
 
@@ -58,7 +58,7 @@ def test_a_model_that_is_no_plain_vit(refused, name, command):
     assert "DINO" in hint
 
 
-@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "score"])
+@pytest.mark.parametrize("command", kinds.OF_CLS)
 def test_a_model_without_a_class_token(refused, command):
     line, hint = refused("--model", "test_vit2", "--random-weights", code=2, command=command)
     assert "no class token" in line

@@ -14,13 +14,9 @@ from pathlib import Path
 import pytest
 
 from attnviz import __version__
+from attnviz.cli.commands import COMMANDS
 from attnviz.models.catalogue import MODELS
 from tests.helpers.warm import ForkedProcess, WarmServer
-
-COMMANDS = (
-    "heads", "layers", "rollout", "patch", "score", "relevance", "features", "matrix", "qkv",
-    "compare", "models",
-)  # fmt: skip
 
 FAKE = """
 import sys, time, types
@@ -129,7 +125,7 @@ def test_cached_weights_are_seen(tmp_path: Path, light_server: WarmServer) -> No
 @pytest.mark.parametrize(
     ("words", "position", "expected"),
     [
-        ("attnviz ", 1, {*COMMANDS, "eval", "evolve", "explore", "render", "info", "merge"}),
+        ("attnviz ", 1, set(COMMANDS)),
         ("attnviz heads --model dino_vitb", 3, {"dino_vitb8", "dino_vitb16"}),
         ("attnviz heads --cmap in", 3, {"inferno"}),
         ("attnviz heads --scale ", 3, {"panel", "shared", "fixed"}),

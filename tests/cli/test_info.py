@@ -172,7 +172,7 @@ def test_a_picture_that_is_gone_or_another_one_is_told(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40)
     real("heads", "cat.png", *tiny)
     save_scene(tmp_path / "cat.png", 40, 40, seed=1)
-    assert "cat.png is another picture" in real("info", "attnviz-out/cat.heads.png").err
+    assert "cat.png is not the image" in real("info", "attnviz-out/cat.heads.png").err
     (tmp_path / "cat.png").unlink()
     assert "cat.png is not here" in real("info", "attnviz-out/cat.heads.png").err
 
