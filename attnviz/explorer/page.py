@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 CMAPS = ("inferno", "viridis", "magma", "cividis", "gray", "hot")
 """Colour maps that a page offers: perceptually uniform ones, grey, and the older figures' hot."""
 
-SCRIPTS = ("data.js", "attention.js", "state.js", "panels.js", "controls.js", "save.js", "main.js")
+SCRIPTS = (
+    "data.js",
+    "attention.js",
+    "state.js",
+    "panels.js",
+    "view.js",
+    "statistics.js",
+    "controls.js",
+    "input.js",
+    "save.js",
+    "main.js",
+)
 """In the order in which they stand in the page: ``main.js``, the last, begins to run them."""
 
 VERSION = 1

@@ -53,12 +53,12 @@ def parsed(file):
 
 def attention_of(file, layer, row):
     """softmax(q k^T) of one token, (H, N), from nothing but the file."""
-    told = facts(file)
-    place = told["layers"].index(layer)
-    tokens = len(told["prefix"]) + told["grid"][0] * told["grid"][1]
-    shape = (told["ranks"][place], told["heads"], tokens)
+    page = facts(file)
+    index = page["layers"].index(layer)
+    tokens = len(page["prefix"]) + page["grid"][0] * page["grid"][1]
+    shape = (page["ranks"][index], page["heads"], tokens)
     data = base64.b64decode(blocks(file)[f"layer-{layer}"])
-    layer = unpack(data, shape, told["steps"][place])
+    layer = unpack(data, shape, page["steps"][index])
     return attention_of_factors(layer, slice(row, row + 1))[:, 0]
 
 
