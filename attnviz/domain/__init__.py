@@ -54,18 +54,27 @@ from attnviz.domain.evolution import (
     Rows,
 )
 from attnviz.domain.explorer import LayerFactors, QueryKeys
-from attnviz.domain.features import (
-    FeaturesMaps,
-)
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
     Size,
 )
-from attnviz.domain.maps import (
+from attnviz.domain.image import (
+    FigureImage,
+    ImageFile,
+    PreparedImage,
+    RgbImage,
+    sha256_of,
+)
+from attnviz.domain.kinds import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
+    Maps,
+    MatrixMaps,
     PatchMaps,
+    QkvMaps,
+    RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
@@ -73,37 +82,10 @@ from attnviz.domain.maps import (
 from attnviz.domain.model import (
     ModelInfo,
 )
-from attnviz.domain.picture import (
-    ImageFile,
-    Picture,
-    PreparedImage,
-    RgbImage,
-    sha256_of,
-)
-from attnviz.domain.relevance import (
-    RelevanceMaps,
-)
 from attnviz.domain.shard import Shard
-from attnviz.domain.tokens import (
-    MatrixMaps,
-    QkvMaps,
-)
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
-
-Maps = (
-    HeadsMaps
-    | LayersMaps
-    | RolloutMaps
-    | PatchMaps
-    | ScoreMaps
-    | RelevanceMaps
-    | FeaturesMaps
-    | MatrixMaps
-    | QkvMaps
-)
-"""What a command computes of one picture."""
 
 __all__ = [
     "COLUMN_INCHES",
@@ -130,6 +112,7 @@ __all__ = [
     "Engine",
     "EvolutionMaps",
     "FeaturesMaps",
+    "FigureImage",
     "Fit",
     "FitGeometry",
     "FloatArray",
@@ -148,7 +131,6 @@ __all__ = [
     "Norm",
     "Part",
     "PatchMaps",
-    "Picture",
     "Positions",
     "Precision",
     "PreparedImage",

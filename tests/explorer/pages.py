@@ -41,7 +41,8 @@ def made_by_command(image: Path, *options: str) -> Path:
 def made_of(model: Backbone, image: Path) -> Path:
     """The page of an image under a model in memory, at the size of the image."""
     from attnviz.domain.events import Done
-    from attnviz.runs.explore import ExploreRequest, explore
+    from attnviz.domain.explorer import ExploreRequest
+    from attnviz.runs.explore import explore
 
     page = image.with_name("page.html")
     inputs = InputRequest((str(image),), size="original")

@@ -56,9 +56,9 @@ def test_a_page_is_replaced_as_a_whole(real, tmp_path):
     ("arguments", "code", "reason"),
     [
         (("gone.png", "--model", "demo"), 1, "gone.png"),
-        (("two", "--model", "demo"), 2, "a page shows one picture, and 2 were given"),
+        (("two", "--model", "demo"), 2, "a page shows one image, and 2 were given"),
         (("two/a.png", "--model", "demo", "-o", "two"), 2, "two is a folder"),
-        (("two/a.png", "--model", "demo", "-o", "two/a.png"), 2, "the place of the picture"),
+        (("two/a.png", "--model", "demo", "-o", "two/a.png"), 2, "would overwrite the image"),
         (("two/a.png", "--model", "demo", "-o", "page.png"), 2, "--out page.html"),
         (("two/a.png", "--model", "demo", "-o", "two/b.png/x.html"), 2, "is no folder"),
         (("two/a.png", "--model", "demo", "--layers", "6"), 2, "layer 6 does not exist"),

@@ -7,8 +7,9 @@ import io
 from attnviz.cli.progress import BarProgress, LineProgress
 from attnviz.cli.report import Report
 from attnviz.domain.events import Done, Step
+from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.requests import InputRequest, ModelRequest
-from attnviz.runs.explore import ExploreRequest, explore
+from attnviz.runs.explore import explore
 from tests.helpers.photos import save_scene
 from tests.helpers.planted import tiny_vit
 
