@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -117,14 +114,11 @@ def test_sixteen_bits_have_the_map_of_eight(real, tiny, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's memory limits")
-def test_under_a_memory_limit_the_size_that_fits_is_told(tmp_path):
+def test_under_a_memory_limit_the_size_that_fits_is_told(warm_server, tmp_path):
     save_scene(tmp_path / "in" / "a.png", 64, 64)
-    most = 8 << 30
-    run = subprocess.run(
-        [sys.executable, "-m", "attnviz", "rollout", tmp_path / "in", "--model", "demo", "--size",
-         "4096", "--device", "cpu", "--out", tmp_path / "o"],
-        capture_output=True, text=True, timeout=120, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
+    run = warm_server.run(
+        "rollout", tmp_path / "in", "--model", "demo", "--size", "4096", "--device", "cpu",
+        "--out", tmp_path / "o", memory_limit=8 << 30,
     )  # fmt: skip
     assert run.returncode == 1, run.stderr
     assert "Traceback" not in run.stderr
