@@ -4,7 +4,7 @@ let data = null; // the layer that is shown
 let rollout = null;
 let pointer = { token: -1, panel: 0 }; // the patch under the pointer, and the last panel under it
 let scheduled = false;
-let unannounced = false; // whether a screen reader is to be told of the next drawing
+let unannounced = false; // whether a screen reader will announce the next drawing
 let pinCache = { layer: -1, rows: new Map() };
 const timing = { draws: 0, milliseconds: 0 };
 
