@@ -131,7 +131,7 @@ def from_inferred(
     }
     if inferred.layer_scale:
         arguments["init_values"] = 1e-5
-    if inferred.relative_positions:
+    if inferred.block_biases or inferred.shared_biases or source is Source.HF_BEIT:
         return _beit(inferred, arguments)
     if inferred.rotary:
         arguments["num_reg_tokens"] = inferred.registers
@@ -173,8 +173,9 @@ def _beit(inferred: InferredConfig, arguments: dict[str, Any]) -> Architecture:
             "mlp_ratio": inferred.mlp_hidden / inferred.width,
             "swiglu_mlp": inferred.gated_mlp,
             "use_abs_pos_emb": inferred.absolute_positions,
-            "use_rel_pos_bias": inferred.relative_positions == "block",
-            "use_shared_rel_pos_bias": inferred.relative_positions == "shared",
+            "use_rel_pos_bias": inferred.block_biases,
+            "use_shared_rel_pos_bias": inferred.shared_biases,
+            "init_values": 1e-5 if inferred.layer_scale else 0.0,
             "use_fc_norm": pooled,
             "global_pool": "avg" if pooled else "token",
         },

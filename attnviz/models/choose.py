@@ -14,7 +14,6 @@ from attnviz.models.architecture import (
     Architecture,
     check_args,
     from_inferred,
-    native_size,
     size_of,
     stored_size,
     timm_arguments,
@@ -231,8 +230,8 @@ def _own_sizes(
     """The sizes of ``--model-arg`` in timm's words."""
     size = size_of(request.args)
     if checkpoint is not None and size is not None:
-        stored = native_size(checkpoint.inferred)
-        if stored is not None and stored != size:
+        stored = checkpoint.inferred.stored_size
+        if stored is not None and stored != size:  # a config says so, whatever was asked for
             raise UsageError(
                 f"--model-arg: {checkpoint.path} has positions for {stored} pixels, not {size}",
                 "they are resized for each image; give the input size with --size",

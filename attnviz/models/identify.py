@@ -73,7 +73,7 @@ def _fits(checkpoint: Checkpoint, spec: ModelSpec) -> bool:
         and inferred.heads in (None, spec.heads)
         and (inferred.in_chans, inferred.has_cls, inferred.distilled) == (3, True, False)
         and (inferred.final_norm, inferred.pre_norm, inferred.qk_norm) == ("norm", False, False)
-        and not inferred.relative_positions
+        and not (inferred.block_biases or inferred.shared_biases)
         and not _is_another_training(checkpoint)
     )
 

@@ -8,6 +8,7 @@ grid both are the table itself.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -58,7 +59,12 @@ class RelativePositions:
             for holder, state in zip(self._holders, self._by_grid[grid], strict=True):
                 _restore(holder, state)
             return
-        with torch.inference_mode(mode=False), torch.no_grad():
+        with (
+            torch.inference_mode(mode=False),
+            torch.no_grad(),
+            warnings.catch_warnings(),  # of torch, on how timm resizes a table
+        ):
+            warnings.simplefilter("ignore")
             for holder, state in zip(self._holders, own, strict=True):
                 holder.set_window_size(tuple(grid))
                 stored = state["_parameters"].get(BIAS_TABLE)

@@ -251,15 +251,15 @@ def test_without_a_class_token_patches_and_the_mean_work(
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("resnet50", "is no plain Vision Transformer (timm's resnet)"),
-        ("swin_tiny_patch4_window7_224", "is no plain Vision Transformer"),
-        ("beit_base_patch16_224", "is no plain Vision Transformer (timm's beit)"),
-        ("vit_small_patch16_18x2_224", "has no single softmax attention in a block"),
-        ("vit_dwee_patch16_reg1_gap_256", "has no single softmax attention in a block"),
-        ("vit_dpwee_patch16_reg1_gap_256", "has no single softmax attention in a block"),
+        ("resnet50", "is not supported (timm's resnet)"),
+        ("swin_tiny_patch4_window7_224", "is not supported (timm's swin_transformer)"),
+        ("samvit_base_patch16_224", "is not supported (timm's vision_transformer_sam)"),
+        ("vit_small_patch16_18x2_224", "does not have a single softmax attention in a block"),
+        ("vit_dwee_patch16_reg1_gap_256", "does not have a single softmax attention in a block"),
+        ("vit_dpwee_patch16_reg1_gap_256", "does not have a single softmax attention in a block"),
     ],
 )
-def test_what_is_no_plain_softmax_attention_is_refused_by_name(
+def test_what_is_not_one_softmax_per_head_is_refused_by_name(
     name, reason, picture_file, tmp_path, capsys
 ):
     """Before any picture is looked at: this one cannot even be read."""
@@ -275,8 +275,8 @@ def test_what_is_no_plain_softmax_attention_is_refused_by_name(
 def test_the_refusal_of_a_family_lists_those_that_work(picture_file, capsys):
     attnviz("heads", picture_file, "--model", "swin_tiny_patch4_window7_224")
     said = " ".join(capsys.readouterr().err.split())
-    assert "supported are DINO, DINOv2, DINOv3" in said
-    assert "CLIP, SigLIP and EVA" in said
+    assert "DINO, DINOv2, DINOv3" in said
+    assert "BEiT, CLIP, SigLIP and EVA" in said
 
 
 def test_q_and_k_norms_of_a_model_that_no_name_stands_for(tmp_path):

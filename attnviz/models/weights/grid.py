@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import Tensor
 
 from attnviz.domain import Size
-from attnviz.errors import CheckpointError
+from attnviz.errors import CheckpointError, UsageError
 
 BIAS_TABLE = "relative_position_bias_table"
 _FOR_CLS = 3
@@ -42,6 +42,7 @@ def grid_of_positions(
     a candidate says otherwise; with ``registers`` either is usual.
 
     Raises:
+        UsageError: The size that a user stated does not fit.
         CheckpointError: No candidate fits, and a square does not fit or may not be assumed.
     """
     if stored.ndim != 3:
@@ -65,7 +66,7 @@ def grid_of_biases(table: Tensor, grids: Sequence[Size], path: Path, *, stated_b
     """The grid of a table of relative position biases, (distances + 3, heads).
 
     Raises:
-        CheckpointError: As ``grid_of_positions``.
+        UsageError, CheckpointError: As ``grid_of_positions``.
     """
     distances = int(table.shape[0]) - _FOR_CLS
     for grid in grids:
@@ -74,11 +75,17 @@ def grid_of_biases(table: Tensor, grids: Sequence[Size], path: Path, *, stated_b
     side = math.isqrt(max(distances, 0))
     if not stated_by and side % 2 and side * side == distances:
         return Grid(Size((side + 1) // 2, (side + 1) // 2), 1, assumed=True)
-    raise CheckpointError(
-        f"{path}: its {distances} relative positions do not fit "
-        + (f"the {grids[0]} grid of {stated_by}" if stated_by and grids else "a square grid"),
-        "" if stated_by else _SAY_WHICH,
-    )
+    stored = f"{path}: its {distances} relative positions do not fit"
+    if stated_by and grids:
+        raise _not_fitting(f"{stored} the {grids[0]} grid of {stated_by}")
+    raise CheckpointError(f"{stored} a square grid", _SAY_WHICH)
+
+
+def _not_fitting(message: str) -> CheckpointError | UsageError:
+    if "--model-arg" in message:
+        hint = "stored positions are resized for each image; give the input size with --size"
+        return UsageError(message, hint)
+    return CheckpointError(message)
 
 
 _SAY_WHICH = (
@@ -89,11 +96,11 @@ _SAY_WHICH = (
 
 def _unknown(
     path: Path, count: int, prefix: int, grids: Sequence[Size], *, stated_by: str
-) -> CheckpointError:
+) -> CheckpointError | UsageError:
     stored = f"{path}: its {count} stored positions"
     if stated_by and grids:
         tokens = f" with {prefix} prefix tokens" if prefix else ""
-        return CheckpointError(f"{stored} do not fit the {grids[0]} grid of {stated_by}{tokens}")
+        return _not_fitting(f"{stored} do not fit the {grids[0]} grid of {stated_by}{tokens}")
     fitting = [str(grid) for own in dict.fromkeys((prefix, 0)) for grid in _grids(count - own)]
     if not fitting:
         return CheckpointError(f"{stored} do not fit any grid with {prefix} prefix tokens")

@@ -84,8 +84,8 @@ class InferredConfig:
     separate_gate, in one of its own. qkv_bias: whether query, key or value have a
     bias that is not zero throughout. pre_norm: a norm before the blocks. final_norm: the norm after
     them, ``norm`` on all tokens or ``fc_norm`` on pooled ones. attention_pool: pooled by a latent
-    query. absolute_positions, relative_positions: embeddings that are added to tokens; biases that
-    are added to logits, by ``block`` or ``shared`` by all. eps: of the layer norms. activation: of
+    query. absolute_positions: embeddings that are added to tokens. block_biases, shared_biases: biases
+    of relative positions that are added to logits, of every block or of all. eps: of the layer norms. activation: of
     the MLP, in timm's word. rope_theta: base of the rotation periods. image_size: the input size
     that a config names.
     """
@@ -112,7 +112,8 @@ class InferredConfig:
     final_norm: str | None = "norm"
     attention_pool: bool = False
     absolute_positions: bool = True
-    relative_positions: str = ""
+    block_biases: bool = False
+    shared_biases: bool = False
     eps: float | None = None
     activation: str | None = None
     rope_theta: float | None = None
@@ -197,7 +198,8 @@ def infer_config(
         final_norm=next((n for n in ("norm", "fc_norm") if f"{n}.weight" in tensors), None),
         attention_pool="attn_pool.latent" in tensors,
         absolute_positions=stored is not None,
-        relative_positions="" if biases is None else "shared" if shared in tensors else "block",
+        block_biases=own in tensors,
+        shared_biases=shared in tensors,
     )
 
 
