@@ -234,7 +234,7 @@ def test_a_tower_without_details_takes_the_defaults_of_transformers(made, tmp_pa
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     edit_config(tmp_path, vision_config={"model_type": "siglip_vision_model", "image_size": 64})
-    with pytest.raises(CheckpointError, match="num_attention_heads of config.json is 12"):
+    with pytest.raises(CheckpointError, match=r"num_attention_heads of config\.json is 12"):
         package.load_model(checkpoint=tmp_path, device="cpu")
     edit_config(tmp_path, vision_config={"num_attention_heads": 4})
     with pytest.raises(CheckpointError, match=r"do not fit the 14x14 grid of config\.json"):

@@ -213,7 +213,7 @@ def test_the_file_in_the_folder_is_the_same_model(name, made):
 
 def test_a_gate_that_is_not_recognised_would_be_seen(made):
     """GELU in the gate, which the shapes do not rule out, gives another attention."""
-    module, _, model = made("Virchow2")
+    _, _, model = made("Virchow2")
     batch = pixels(14, 4, 4)
     expected = ours(model, batch)
     for block in model.blocks:
@@ -250,12 +250,12 @@ def test_a_stored_grid_that_is_not_square_is_that_of_the_config(tmp_path):
     """16 positions are 2 x 8 here; nothing is resized at the model's own size."""
     module = timms(WIDE)
     assert module.pos_embed.shape[1] == 1 + 16
+    batch = pixels(16, 2, 8)
+    expected = unfused(module, lambda: module.forward_features(batch))
     for config in (config_of(WIDE), config_of(WIDE, input_size=[3, 32, 128])):
         path = write(tmp_path / "wide", module.state_dict(), config)
         model = package.load_model(checkpoint=path, device="cpu")
         assert model.info.native_size == (32, 128)
-        batch = pixels(16, 2, 8)
-        expected = unfused(module, lambda: module.forward_features(batch))
         assert np.abs(ours(model, batch) - expected).max() < TOLERANCE
         assert model.run(batch).shape == (1, 17, 96)
     as_square = dict(module.state_dict())
