@@ -14,7 +14,7 @@ Which size, by request (S an int, h x w a Size) and fit:
 (2) The picture stands top left; right and below it is the mean colour, which normalises to 0.
 (3) A native size that is not a multiple of the patch is rounded to the nearest one.
 
-An exact size (squash, crop, pad) that is not a multiple of the patch is a UsageError: a user's number
+An exact size (squash, crop, pad) must be a multiple of the patch (UsageError): a user's number
 is never rounded in silence. Under "original" a side shorter than one patch is enlarged to one.
 Resampling is one step with the model's own filter; a picture that has the right size is untouched.
 """

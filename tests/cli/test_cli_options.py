@@ -269,9 +269,9 @@ def test_repeatable_pairs_in_a_configuration_file(request_of, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "reason", "hint"),
     [
-        ("modle = 'x'", \"unknown option 'modle' of heads\", "did you mean model?"),
-        ("fusion = 'max'", \"unknown option 'fusion' of heads\", ""),
-        ("config = 'x'", \"unknown option 'config' of heads\", ""),
+        ("modle = 'x'", "unknown option 'modle' of heads", "did you mean model?"),
+        ("fusion = 'max'", "unknown option 'fusion' of heads", ""),
+        ("config = 'x'", "unknown option 'config' of heads", ""),
         ("save-data = 'yes'", "save-data is a switch", ""),
         ("model = true", "model is a bool", ""),
         ("model = {a = 1}", "model is a dict", ""),

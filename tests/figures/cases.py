@@ -102,7 +102,7 @@ def _features(picture, style, cells, model=None, prefix=1, **options):
 
 
 def _models(style, *names):
-    """One picture under two models of unlike grids and heads."""
+    """One image under two models with different grids and heads."""
     fine = samples.model_info(heads=4)
     coarse = samples.model_info(name="an_untrained_vit", heads=3, patch=16, random_weights=True)
     small = samples.image_of(samples.photograph(), (7, 11), patch=16)
@@ -114,7 +114,7 @@ def _models(style, *names):
 
 
 def _pictures(style, *names):
-    """Pictures of three shapes under one model."""
+    """Images of three shapes under one model."""
     model = samples.model_info(heads=2)
     rows = [
         samples.compared_row((picture.name,), picture, model, seed)

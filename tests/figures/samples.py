@@ -1,4 +1,4 @@
-"""Made-up maps over real photographs, for looking at figures and for their baselines."""
+"""Synthetic maps over real photographs, for figures and their baselines."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ import io
 import re
 import shutil
 import subprocess
-import sys
 
 import matplotlib as mpl
 import numpy as np
@@ -438,7 +437,7 @@ def test_a_saved_figure_leaves_no_page_of_pixels_behind():
     assert not left
 
 
-def test_drawing_imports_no_torch():
+def test_drawing_imports_no_torch(light_server):
     code = (
         "import sys; from tests.figures import samples; from attnviz.figures import draw;"
         "from attnviz.domain import DrawStyle;"
@@ -447,7 +446,8 @@ def test_drawing_imports_no_torch():
         "draw(samples.score_maps((4, 6)), p, samples.model_info(), DrawStyle());"
         "assert not {'torch', 'timm', 'matplotlib.pyplot'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run = light_server.run(source=code)
+    assert run.returncode == 0, run.stderr
 
 
 def test_scores_over_decades_stand_on_a_logarithmic_axis():

@@ -87,7 +87,7 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "weights", record.get("weights", "")
         yield "weights SHA-256", record.get("weights_sha256") or "none"
         yield "pictures", str(record["pictures"])
-    for row in _rows_with_a_picture(record):
+    for row in _rows_with_an_image(record):
         yield "model", row["model"]
         yield "weights", row.get("weights", "")
         yield "weights SHA-256", row.get("weights_sha256") or "none"
@@ -119,7 +119,7 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
     if "step" in record:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
-    pictures = {row["image"]: row["image_sha256"] for row in _rows_with_a_picture(record)}
+    images = {row["image"]: row["image_sha256"] for row in _rows_with_an_image(record)}
     for name, wanted in images.items():
         image = Path(name)
         try:
@@ -131,5 +131,5 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
             yield f"{printable(image)} is not the image that the figure shows"
 
 
-def _rows_with_a_picture(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _rows_with_an_image(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return () if "pictures" in record else rows_of(record)

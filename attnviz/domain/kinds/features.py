@@ -154,4 +154,5 @@ FEATURES = Kind(
     draw="attnviz.figures.features:draw_features",
     check="attnviz.attention.checks:check_features",
     computed_with=("cells",),
+    unused=("alpha",),
 )

@@ -131,4 +131,5 @@ SCORE = Kind(
     draw="attnviz.figures.score:draw_score",
     check="attnviz.attention.checks:check_score",
     sidecars={"csv": Sidecar("csv", "attnviz.stages.sidecars:write_scores")},
+    unused=("alpha",),
 )
