@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from attnviz.cli.progress import make_progress
 from attnviz.domain.events import Done, Event, Failed, RunFilesWritten, Skipped, Started
 from attnviz.errors import UsageError
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -136,7 +136,7 @@ class Report:
     def _run_files_written(self, event: RunFilesWritten) -> None:
         for file in event.written:
             if file.kind == "failures":
-                self._say(f"note: the failures are listed in {shown(file.path)}")
+                self._say(f"note: the failures are listed in {printable(file.path)}")
             elif not self._as_json:
                 self._print(str(file.path))
             else:
@@ -214,14 +214,14 @@ def _cell(value: Any) -> str:
 
 def _about(name: str, message: str) -> str:
     """The message with the full name in it, once."""
-    full = shown(name)
+    full = printable(name)
     if full in message or name == "-":  # a list's own message calls it standard input
         return message
-    return f"{full}: {message.removeprefix(f'{shown(Path(name).name)}: ')}"
+    return f"{full}: {message.removeprefix(f'{printable(Path(name).name)}: ')}"
 
 
 def _passed_over(skipped: Sequence[tuple[str, str]]) -> str:
-    names = ", ".join(f"{shown(name)} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
+    names = ", ".join(f"{printable(name)} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
     more = len(skipped) - _NAMES_SHOWN
     names += f" and {more} more" if more > 0 else ""
     return f"passed over {len(skipped)} file{'s' * (len(skipped) > 1)}: {names}"

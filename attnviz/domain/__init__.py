@@ -54,9 +54,6 @@ from attnviz.domain.evolution import (
     Rows,
 )
 from attnviz.domain.explorer import QueryKeys
-from attnviz.domain.features import (
-    FeaturesMaps,
-)
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
@@ -69,10 +66,15 @@ from attnviz.domain.image import (
     RgbImage,
     sha256_of,
 )
-from attnviz.domain.maps import (
+from attnviz.domain.kinds import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
+    Maps,
+    MatrixMaps,
     PatchMaps,
+    QkvMaps,
+    RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
@@ -80,30 +82,10 @@ from attnviz.domain.maps import (
 from attnviz.domain.model import (
     ModelInfo,
 )
-from attnviz.domain.relevance import (
-    RelevanceMaps,
-)
 from attnviz.domain.shard import Shard
-from attnviz.domain.tokens import (
-    MatrixMaps,
-    QkvMaps,
-)
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
-
-Maps = (
-    HeadsMaps
-    | LayersMaps
-    | RolloutMaps
-    | PatchMaps
-    | ScoreMaps
-    | RelevanceMaps
-    | FeaturesMaps
-    | MatrixMaps
-    | QkvMaps
-)
-"""What a command computes of one picture."""
 
 __all__ = [
     "COLUMN_INCHES",

@@ -83,7 +83,7 @@ class RunFilesWritten:
     written: tuple[WrittenFile, ...]
 
 
-SAME_WORK = "made from the same picture, weights and options"
+UP_TO_DATE = "made from the same picture, weights and options"
 """Why a picture whose figures stand already is skipped."""
 
 Event = Started | Done | Skipped | Failed | RunFilesWritten

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_dtype, check_shape
+from attnviz.domain.choices import DEFAULT_OUT
+from attnviz.domain.forms import ADDRESS, INDICES
+from attnviz.domain.options import option, switch
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from attnviz.domain.arrays import FloatArray
+    from attnviz.domain.requests import InputRequest, ModelRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,3 +35,35 @@ class QueryKeys:
         check_shape("QueryKeys", "key", self.key, tuple(self.query.shape))
         check_dtype("QueryKeys", "query", self.query, "float32")
         check_dtype("QueryKeys", "key", self.key, "float32")
+
+
+@dataclass(frozen=True)
+class ExploreRequest:
+    """One image, the layers of its page (None: all), and where the page goes.
+
+    ``file`` None: ``STEM.explore.html`` in the default folder.
+    """
+
+    model: ModelRequest
+    inputs: InputRequest
+    layers: tuple[int, ...] | None = option(
+        None,
+        INDICES,
+        "Layers to keep in the page, from 0, e.g. -1 or 0,5,11 or 6-11.",
+        show="all",
+    )
+    rollout: bool = switch(
+        "Also the rollout up to each of these layers, which takes every layer's matrix.",
+        on=True,
+        flags=("--rollout/--no-rollout",),
+    )
+    file: Path | None = option(
+        None,
+        ADDRESS,
+        "The page to write; an existing one is replaced.",
+        name="out",
+        flags=("--out", "-o"),
+        metavar="FILE",
+        show=f"{DEFAULT_OUT}/STEM.explore.html",
+        recorded=False,
+    )

@@ -13,9 +13,8 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from attnviz.attention.tables import table
 from attnviz.domain import ImageFile
-from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped
 from attnviz.domain.requests import RunRequest
 from attnviz.engines.draw_pool import Pending, Renderer, is_ready
 from attnviz.engines.replicas import replicated
@@ -57,7 +56,7 @@ class LocalRun:
                     else:
                         current = outcome.job.current
                         pending = None if current else renderer.submit(self._job(outcome))
-                        waiting.append((outcome, table(outcome.maps), pending))
+                        waiting.append((outcome, outcome.maps.rows(), pending))
                     while waiting and (len(waiting) > 2 * workers or _is_done(waiting[0][2])):
                         yield self._finished(renderer, *waiting.popleft())
                 while waiting:
@@ -96,7 +95,7 @@ class LocalRun:
         pending: Pending | None,
     ) -> Done | Skipped | Failed:
         if pending is None:
-            return Skipped(computed.job.file, SAME_WORK, rows)
+            return Skipped(computed.job.file, UP_TO_DATE, rows)
         return finish(computed.job, rows, computed.notes, lambda: renderer.result(pending))
 
 

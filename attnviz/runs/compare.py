@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.domain import (
     ComparedMap,
     ComparedRow,
@@ -25,18 +25,18 @@ from attnviz.domain import (
     Size,
     WrittenFile,
 )
-from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped, Started
-from attnviz.domain.options import compared_options
-from attnviz.domain.requests import CommandRequest, CompareRequest, ModelRequest, ShownMap
+from attnviz.domain.comparison import CompareRequest, MapSpec, compared_arrays, comparison_options
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
+from attnviz.domain.kinds import CommandRequest
+from attnviz.domain.requests import ModelRequest
 from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
-from attnviz.images.find import Found, find_images
+from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size
 from attnviz.images.read import read_image
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
 from attnviz.output.current import recorded_paths
-from attnviz.output.data import compared_arrays
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -76,7 +76,7 @@ def compare(request: CompareRequest) -> Iterator[Event]:
     output = request.output
     if output.skip_existing and not output.every_number and comparison.is_current():
         yield from failed
-        yield Skipped(images[0].file, SAME_WORK)
+        yield Skipped(images[0].file, UP_TO_DATE)
         return
     for wanted in request.models:
         if comparison.has_images:
@@ -84,7 +84,7 @@ def compare(request: CompareRequest) -> Iterator[Event]:
     yield from comparison.finish()
 
 
-def _read(request: CompareRequest, found: Found) -> tuple[list[RgbImage], list[Failed]]:
+def _read(request: CompareRequest, found: FoundImages) -> tuple[list[RgbImage], list[Failed]]:
     failed = [Failed(name, error) for name, error in found.missing]
     images = []
     for file in found.files:
@@ -111,8 +111,8 @@ class _Comparison:
         self._skipped = skipped
         self._several = len(images) + len(failed) > 1
         self._total = 1 + len(failed)
-        self._options = compared_options(request)
-        self._shown: tuple[ShownMap, ...] = ()
+        self._options = comparison_options(request)
+        self._shown: tuple[MapSpec, ...] = ()
         self._results: dict[ImageFile, list[_Result]] = {image.file: [] for image in images}
 
     @property
@@ -193,8 +193,8 @@ class _Comparison:
 
 
 def _same_maps(
-    info: ModelInfo, request: CompareRequest, before: tuple[ShownMap, ...]
-) -> tuple[ShownMap, ...]:
+    info: ModelInfo, request: CompareRequest, before: tuple[MapSpec, ...]
+) -> tuple[MapSpec, ...]:
     """The maps with heads counted from 0, which must be the same as those of models ``before``."""
     shown = resolved(info, request.shown)
     if before and shown != before:
@@ -207,18 +207,18 @@ def _same_maps(
 
 
 def _checked_commands(
-    request: CompareRequest, info: ModelInfo, shown: tuple[ShownMap, ...]
-) -> dict[ShownMap, CommandRequest]:
+    request: CompareRequest, info: ModelInfo, shown: tuple[MapSpec, ...]
+) -> dict[MapSpec, CommandRequest]:
     """What computes each map; what the model cannot honour raises here."""
     commands = {each: command_of(each, request.layer) for each in shown}
     for command in commands.values():
-        check_command(info, command)
+        check_request(info, command)
     check_size(info.patch, request.inputs.size, request.inputs.fit)
     return commands
 
 
 def _maps(
-    single: SingleImage, commands: Mapping[ShownMap, CommandRequest]
+    single: SingleImage, commands: Mapping[MapSpec, CommandRequest]
 ) -> dict[str, ComparedMap]:
     """The maps by name; one that looks from a point outside the image has the reason instead."""
     results: dict[CommandRequest, Maps] = {}
@@ -233,7 +233,7 @@ def _maps(
     return maps
 
 
-def _no_map(shown: ShownMap, grid: Size, reason: str) -> ComparedMap:
+def _no_map(shown: MapSpec, grid: Size, reason: str) -> ComparedMap:
     return ComparedMap(shown.kind, np.zeros((0, *grid), np.float32), reason=reason)
 
 

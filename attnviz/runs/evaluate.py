@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attnviz.attention.compute import check_command
-from attnviz.domain import DEFAULT_MASS, ImageFile, Query
+from attnviz.attention.checks import check_request
+from attnviz.domain import ImageFile
+from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.events import Done, Event, Failed, Started
-from attnviz.domain.requests import HeadsRequest, InputRequest, ModelRequest, RolloutRequest
+from attnviz.domain.kinds import HeadsRequest, RolloutRequest
 from attnviz.errors import AttnvizError, UsageError
-from attnviz.images.find import Found, find_images
+from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size
 from attnviz.images.mask import read_mask
 from attnviz.images.read import read_image
@@ -22,26 +23,6 @@ from attnviz.stages.single import SingleImage
 
 MASK_SUFFIX = ".mask"
 """What a mask may have after the stem of its image: ``cat.mask.png`` for ``cat.jpg``."""
-
-
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """Which model is evaluated, on which images, with which masks (a file, folder or glob)."""
-
-    model: ModelRequest
-    inputs: InputRequest
-    masks: str
-    layer: int = -1
-    threshold: float = DEFAULT_MASS
-    query: Query = Query.CLS
-
-    @property
-    def commands(self) -> tuple[HeadsRequest, RolloutRequest]:
-        """What the model is asked for."""
-        return (
-            HeadsRequest(layer=self.layer, distance=False, query=self.query),
-            RolloutRequest(query=self.query),
-        )
 
 
 @dataclass(frozen=True)
@@ -68,8 +49,8 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
         )
     if pairs:
         model = model or load_backbone(request.model)
-        for command in request.commands:
-            check_command(model.info, command)
+        for command in _commands(request):
+            check_request(model.info, command)
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)
         notes = (*model.notes, *_unmatched_note(unmatched))
         yield Started(len(pairs) + len(found.missing), model.info, notes, found.skipped)
@@ -83,7 +64,7 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
 
 
 def pair_with_masks(
-    images: Found, masks: Found
+    images: FoundImages, masks: FoundImages
 ) -> tuple[list[tuple[ImageFile, Path]], tuple[Path, ...]]:
     """Each image with the mask of its stem in the same sub-folder, and the images without one.
 
@@ -117,11 +98,18 @@ def _unmatched_note(unmatched: tuple[Path, ...]) -> tuple[str, ...]:
     return (f"left out, without a mask: {unmatched[0].name}{more}",)
 
 
+def _commands(request: EvaluationRequest) -> tuple[HeadsRequest, RolloutRequest]:
+    return (
+        HeadsRequest(layer=request.layer, distance=False, query=request.query),
+        RolloutRequest(query=request.query),
+    )
+
+
 def _score(request: EvaluationRequest, model: Backbone, file: ImageFile, mask_path: Path) -> Scored:
     image = read_image(file, max_pixels=request.inputs.max_pixels)
     mask = read_mask(mask_path, image.size)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
-    heads, rollout = request.commands
+    heads, rollout = _commands(request)
     scores = score_image(
         single.maps(heads).attention,
         single.maps(rollout).rollout,

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.domain import (
-    DEFAULT_MASS,
-    DrawStyle,
     EvolutionMaps,
     FigureImage,
     ImageFile,
     ModelInfo,
     PreparedImage,
     Provenance,
-    Query,
-    Rows,
     WrittenFile,
 )
-from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped, Started
-from attnviz.domain.options import written_options
-from attnviz.domain.requests import (
-    HeadsRequest,
-    InputRequest,
-    LayersRequest,
-    ModelRequest,
-    OutputRequest,
-    RunRequest,
-)
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
+from attnviz.domain.evolution import EvolutionRequest
+from attnviz.domain.requests import InputRequest, RunRequest, run_options
 from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.images.find import find_images
@@ -42,8 +31,7 @@ from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of
 from attnviz.output.animation import write_gif
-from attnviz.output.current import is_current, same_work
-from attnviz.output.data import evolution_arrays
+from attnviz.output.current import identity, is_up_to_date, outputs_up_to_date
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -62,34 +50,6 @@ COMMAND = "evolve"
 
 SAME_IN_ALL = ("patch", "width", "depth", "heads", "prefix", "native_size", "mean", "std")
 """What the checkpoints of one figure must have in common."""
-
-
-@dataclass(frozen=True)
-class EvolutionRequest:
-    """Which checkpoints are compared, on which image (one), and what is drawn of them.
-
-    ``mask``: the object's pixels, for the Jaccard index of mass masks that hold ``threshold``.
-    """
-
-    checkpoints: tuple[Path, ...]
-    model: ModelRequest
-    inputs: InputRequest
-    output: OutputRequest
-    style: DrawStyle = field(default_factory=DrawStyle)
-    rows: Rows = Rows.HEADS
-    layer: int = -1
-    heads: tuple[int, ...] | None = None
-    query: Query = Query.CLS
-    mask: Path | None = None
-    threshold: float = DEFAULT_MASS
-    animation: bool = False
-
-    @property
-    def command(self) -> HeadsRequest | LayersRequest:
-        """What every checkpoint is asked for."""
-        if self.rows is Rows.LAYERS:
-            return LayersRequest(heads=self.heads, distance=False, query=self.query)
-        return HeadsRequest(self.layer, self.heads, distance=False, query=self.query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +101,7 @@ def _image_file(inputs: InputRequest) -> ImageFile:
 
 def _load(request: EvolutionRequest, path: Path) -> Backbone:
     model = load_backbone(replace(request.model, checkpoint=path))
-    check_command(model.info, request.command)
+    check_request(model.info, request.command)
     return model
 
 
@@ -171,13 +131,13 @@ def _outcome(task: _Task, models: Iterable[Backbone]) -> Done | Skipped:
     mask = None if request.mask is None else read_mask(request.mask, image.size)
     prepared = prepare_image(image, task.info, request.inputs)
     provenance = _provenance(task, prepared)
-    current = output.skip_existing and _is_current(task, provenance)
+    current = output.skip_existing and _is_up_to_date(task, provenance)
     if current and not output.every_number:
-        return Skipped(task.file, SAME_WORK)
+        return Skipped(task.file, UP_TO_DATE)
     maps, notes = _maps(task, models, prepared, mask)
     rows = table(maps)
     if current:
-        return Skipped(task.file, SAME_WORK, rows)
+        return Skipped(task.file, UP_TO_DATE, rows)
     written = _write(task, maps, prepared, mask, provenance)
     record = record_of(provenance, written, rows)
     return Done(task.file, written, record, rows, (*prepared.image.notes, *notes))
@@ -222,18 +182,18 @@ def _provenance(task: _Task, prepared: PreparedImage) -> Provenance:
 
 def _options(request: EvolutionRequest) -> dict[str, Any]:
     run = RunRequest(request.command, request.model, request.inputs, request.output, request.style)
-    options = {"rows": request.rows.value, **written_options(run)}
+    options = {"rows": request.rows.value, **run_options(run)}
     del options["no-distance"]
     if request.mask is not None:
         options |= {"mask": str(request.mask), "threshold": request.threshold}
     return options
 
 
-def _is_current(task: _Task, provenance: Provenance) -> bool:
-    if not is_current(task.plan, task.request.output, provenance):
+def _is_up_to_date(task: _Task, provenance: Provenance) -> bool:
+    if not outputs_up_to_date(task.plan, task.request.output, identity(provenance)):
         return False
     gif = task.plan.path("gif")
-    return not task.request.animation or same_work(read_record(gif), provenance)
+    return not task.request.animation or is_up_to_date(read_record(gif), provenance)
 
 
 def _write(
@@ -248,7 +208,7 @@ def _write(
     shown = FigureImage(prepared.image.pixels, prepared.geometry, task.file.path.name)
     written = []
     if request.output.save_data:
-        written.append(write_npz(plan.path("npz"), evolution_arrays(maps), provenance))
+        written.append(write_npz(plan.path("npz"), maps.arrays(), provenance))
     if request.animation:
         frames = draw_frames(maps, shown, provenance.model, style)
         written.append(write_gif(frames, plan.path("gif"), style.dpi, provenance))

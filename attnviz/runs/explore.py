@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
@@ -11,34 +10,21 @@ from attnviz.attention.memory import memory_errors
 from attnviz.attention.query_keys import query_keys
 from attnviz.domain import DEFAULT_OUT, ImageFile, Query, RolloutMaps
 from attnviz.domain.events import Done, Event, Failed, Started
-from attnviz.domain.options import set_options, written_inputs
-from attnviz.domain.requests import InputRequest, LayersRequest, ModelRequest, RolloutRequest
+from attnviz.domain.explorer import ExploreRequest
+from attnviz.domain.kinds import LayersRequest, RolloutRequest
+from attnviz.domain.options import given_options, request_options
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import check_folder, shortened
+from attnviz.output.plan import check_folder, shortened_stem
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
 from attnviz.stages.single import SingleImage
-
-
-@dataclass(frozen=True)
-class ExploreRequest:
-    """One image, the layers of its page (None: all), and where the page goes.
-
-    ``file`` None: ``STEM.explore.html`` in the default folder.
-    """
-
-    model: ModelRequest
-    inputs: InputRequest
-    layers: tuple[int, ...] | None = None
-    rollout: bool = True
-    file: Path | None = None
 
 
 def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
@@ -71,7 +57,7 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
 
 def default_file(file: ImageFile) -> Path:
     """Where an image's page goes unless the user says otherwise."""
-    return Path(DEFAULT_OUT) / f"{shortened(file.path.stem)}.explore.html"
+    return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
 
 
 def _check_target(target: Path, file: ImageFile) -> None:
@@ -104,7 +90,7 @@ def _write_page(
         maps=maps,
         rollout=_rollout(single, layers) if request.rollout else None,
         pixels=image.pixels,
-        name=shown(file.path.name),
+        name=printable(file.path.name),
         provenance=provenance,
         record=to_json(provenance),
     )
@@ -120,7 +106,7 @@ def _rollout(single: SingleImage, layers: tuple[int, ...]) -> RolloutMaps:
 
 
 def _options(request: ExploreRequest, layers: tuple[int, ...]) -> dict[str, object]:
-    options = written_inputs(request.model, request.inputs)
+    options = request_options(request.model, request.inputs)
     options["layers"] = ",".join(map(str, layers))
     options["no-rollout"] = not request.rollout
-    return set_options(options)
+    return given_options(options)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from attnviz.attention.relevance import Reference
     from attnviz.domain import Maps, PreparedImage, Size
-    from attnviz.domain.requests import CommandRequest, RunRequest
+    from attnviz.domain.kinds import CommandRequest
+    from attnviz.domain.requests import RunRequest
     from attnviz.models.backbone import Backbone
 
 GPU_BATCH = 16

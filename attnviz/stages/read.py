@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz._version import __version__
 from attnviz.domain import Provenance
-from attnviz.domain.events import SAME_WORK, Failed, Skipped
-from attnviz.domain.options import command_name, written_options
+from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.requests import run_options
 from attnviz.errors import AttnvizError
 from attnviz.images.fit import prepare
 from attnviz.images.read import read_image
-from attnviz.output.current import is_current
-from attnviz.stages.plan import like_digest
+from attnviz.output.current import identity, outputs_up_to_date
+from attnviz.stages.plan import second_digest
 
 if TYPE_CHECKING:
     from attnviz.domain import ImageFile, Maps, ModelInfo, PreparedImage, RgbImage
@@ -98,8 +99,8 @@ class ReadStage:
         self.request = request
         self.info = info
         self.device = device
-        self.options = written_options(request)
-        self.like_sha256 = like_digest(request.command)
+        self.options = run_options(request)
+        self.like_sha256 = second_digest(request.command)
 
     def read(self, file: ImageFile, plan: OutputPlan) -> PreparedJob | Skipped | Failed:
         """One image, ready for the model unless it is up to date or cannot be read."""
@@ -113,7 +114,7 @@ class ReadStage:
         image = read_image(file, max_pixels=inputs.max_pixels)
         prepared = prepare_image(image, self.info, inputs)
         provenance = provenance_of(
-            command_name(self.request.command),
+            kind_of(self.request.command).name,
             prepared,
             self.info,
             self.device,
@@ -121,7 +122,7 @@ class ReadStage:
             self.like_sha256,
         )
         output = self.request.output
-        current = output.skip_existing and is_current(plan, output, provenance)
+        current = output.skip_existing and outputs_up_to_date(plan, output, identity(provenance))
         if current and not output.every_number:
-            return Skipped(file, SAME_WORK)
+            return Skipped(file, UP_TO_DATE)
         return PreparedJob(file, prepared, provenance, current)

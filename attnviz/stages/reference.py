@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from attnviz.attention.memory import memory_errors
 from attnviz.attention.relevance import Reference, reference_of
 from attnviz.domain import FigureImage, ImageFile, PreparedImage
-from attnviz.domain.requests import CommandRequest, InputRequest, RelevanceRequest
+from attnviz.domain.kinds import CommandRequest
+from attnviz.domain.requests import InputRequest
 from attnviz.images.read import read_image
 from attnviz.stages.read import prepare_image
 
@@ -24,7 +25,7 @@ def read_second(model: Backbone, command: CommandRequest, inputs: InputRequest) 
         UsageError: A size that the model cannot take.
         MemoryNeededError: It does not fit into memory.
     """
-    path = command.like if isinstance(command, RelevanceRequest) else None
+    path = command.second_image
     if path is None:
         return None
     image = read_image(ImageFile(path, Path(path.name)), max_pixels=inputs.max_pixels)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from attnviz.attention.memory import check_memory
-from attnviz.domain.requests import HeadsRequest, LayersRequest, RolloutRequest
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, RolloutRequest
 from attnviz.stages.model import maps_of, verified
 from attnviz.stages.read import prepare_image, provenance_of
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         RgbImage,
         RolloutMaps,
     )
-    from attnviz.domain.requests import CommandRequest, InputRequest
+    from attnviz.domain.kinds import CommandRequest
+    from attnviz.domain.requests import InputRequest
     from attnviz.models.backbone import Backbone
 
 
@@ -68,6 +69,8 @@ class SingleImage:
     def maps(self, command: HeadsRequest) -> HeadsMaps: ...
     @overload
     def maps(self, command: LayersRequest) -> LayersMaps: ...
+    @overload
+    def maps(self, command: HeadsRequest | LayersRequest) -> HeadsMaps | LayersMaps: ...
     @overload
     def maps(self, command: RolloutRequest) -> RolloutMaps: ...
     @overload

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import attnviz
+import attnviz.runs
 from attnviz.cli.app import main
 from attnviz.domain.events import Event
 from attnviz.domain.requests import RunRequest
@@ -54,7 +54,7 @@ def pipeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePipeline:
     module = types.ModuleType("attnviz.runs.command")
     module.run = fake.run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "attnviz.runs.command", module)
-    monkeypatch.setattr(attnviz, "pipeline", module, raising=False)
+    monkeypatch.setattr(attnviz.runs, "command", module, raising=False)
     return fake
 
 

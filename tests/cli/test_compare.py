@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.cli.map_names import parse_shown
+from attnviz.cli.map_names import parse_maps
 from attnviz.domain import MapKind
-from attnviz.domain.requests import ShownMap
+from attnviz.domain.comparison import MapSpec
 from attnviz.errors import CheckpointError, MemoryNeededError, UsageError
 from attnviz.output.read_record import read_record
 from attnviz.runs import compare as compare_run
@@ -381,13 +381,13 @@ def test_no_picture_at_all(real, tiny):
 
 
 def test_the_grammar():
-    assert parse_shown(["mean, head:3", "patch@-1,2,cosine@240,120.5px", "mean"]) == (
-        ShownMap(MapKind.MEAN),
-        ShownMap(MapKind.HEAD, head=3),
-        ShownMap(MapKind.PATCH, cell=(-1, 2)),
-        ShownMap(MapKind.COSINE, point=(240.0, 120.5)),
+    assert parse_maps(["mean, head:3", "patch@-1,2,cosine@240,120.5px", "mean"]) == (
+        MapSpec(MapKind.MEAN),
+        MapSpec(MapKind.HEAD, head=3),
+        MapSpec(MapKind.PATCH, cell=(-1, 2)),
+        MapSpec(MapKind.COSINE, point=(240.0, 120.5)),
     )
     for text in ("mean", "head:-1", "patch@3,7", "cosine@240,120px", "cosine@240.25,12px"):
-        assert [str(shown) for shown in parse_shown([text])] == [text]
+        assert [str(shown) for shown in parse_maps([text])] == [text]
     with pytest.raises(UsageError):
-        parse_shown([""])
+        parse_maps([""])

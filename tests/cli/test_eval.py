@@ -12,7 +12,7 @@ from PIL import Image
 
 import attnviz
 from attnviz.domain import HeadsMaps, RolloutMaps, RolloutOptions
-from attnviz.domain.requests import HeadsRequest
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.images.find import find_images
 from attnviz.runs import evaluate as evaluation_run
 from attnviz.runs.evaluate import pair_with_masks
@@ -61,8 +61,8 @@ def judged(tmp_path):
     return ("eval", "photos", "masks", "--size", "16")
 
 
-# Picture a, object {0}: head 0 keeps {0}: 1; head 1 keeps {1, 2}: 0; the mean 8 : 5 : 5 : 2 keeps
-# {0, 1}: 1/2; the rollout keeps {3}: 0. Picture b, object {1, 3}: 0; 1/3; 1/3; 1/2.
+# Image a, object {0}: head 0 keeps {0}: 1; head 1 keeps {1, 2}: 0; the mean 8 : 5 : 5 : 2 keeps
+# {0, 1}: 1/2; the rollout keeps {3}: 0. Image b, object {1, 3}: 0; 1/3; 1/3; 1/2.
 EXPECTED = {
     "head 0": 1 / 2,
     "head 1": 1 / 6,

@@ -13,13 +13,8 @@ import pytest
 from PIL import Image
 
 from attnviz.domain.events import Done, Failed, RunFilesWritten, Skipped, Started
-from attnviz.domain.requests import (
-    HeadsRequest,
-    InputRequest,
-    ModelRequest,
-    OutputRequest,
-    RunRequest,
-)
+from attnviz.domain.kinds import HeadsRequest
+from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 from attnviz.errors import ImageError, OutputError
 from attnviz.output.failures import failures_path, write_failures
 from attnviz.output.read_record import read_record

@@ -39,7 +39,8 @@ def made_by_command(picture: Path, *options: str) -> Path:
 def made_of(model: Backbone, picture: Path) -> Path:
     """The page of a picture under a model that stands in memory, at the picture's own size."""
     from attnviz.domain.events import Done
-    from attnviz.runs.explore import ExploreRequest, explore
+    from attnviz.domain.explorer import ExploreRequest
+    from attnviz.runs.explore import explore
 
     page = picture.with_name("page.html")
     inputs = InputRequest((str(picture),), size="original")

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain.events import SAME_WORK, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
 from attnviz.stages.draw import finish, job_of, render
 from attnviz.stages.read import ComputedImage, PreparedJob, ReadStage
 
@@ -105,7 +105,7 @@ def draw_row(row: Row, job: Job) -> Row:
     _enter(job.folder)
     computed = drawing.computed
     if computed.job.current:
-        return packed(row[NUMBER], Skipped(computed.job.file, SAME_WORK, drawing.rows))
+        return packed(row[NUMBER], Skipped(computed.job.file, UP_TO_DATE, drawing.rows))
     figure = job_of(job.request, drawing.plan, computed.job, computed.maps)
     event = _guarded(
         lambda: finish(computed.job, drawing.rows, computed.notes, lambda: render(figure))
@@ -122,7 +122,6 @@ class ModelWorker:
     def __init__(self, job: Job, model: Any, threads: int) -> None:
         import ray
 
-        from attnviz.attention.tables import table
         from attnviz.engines.replicas import replicated
         from attnviz.models.backbone import compute_with
         from attnviz.stages.model import ModelStage
@@ -130,7 +129,6 @@ class ModelWorker:
         _enter(job.folder)
         compute_with(threads)
         backbone = ray.get(model[0]).to(job.device)
-        self._table = table
         self._stage = replicated(ModelStage(job.request, backbone), threads)
 
     def __call__(self, block: Any) -> Iterator[Any]:
@@ -154,7 +152,7 @@ class ModelWorker:
                     yield _block(packed(left.pop(outcome.name)[0], outcome))
                 elif isinstance(outcome, ComputedImage):
                     number, plan = left.pop(str(outcome.job.file.path))
-                    drawing = _Drawing(plan, outcome, self._table(outcome.maps))
+                    drawing = _Drawing(plan, outcome, outcome.maps.rows())
                     yield _block(packed(number, drawing))
         except Exception as error:  # noqa: BLE001 - raised again where the run began
             for number, _ in left.values():

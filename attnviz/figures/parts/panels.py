@@ -1,4 +1,4 @@
-"""Panels in rows: pictures and maps with their titles, colour bars and marks."""
+"""Panels in rows: images and maps with their titles, colour bars and marks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from attnviz.domain import Interpolation, Size
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect, tick_text, ticks
-from attnviz.figures.parts.overlay import colour, enlarge, mix, model_view, overlay_weight
+from attnviz.figures.parts.colour_bars import BAR_INCHES, slim_bar
+from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect
+from attnviz.figures.parts.overlay import colour, enlarge, model_view, overlay
 from attnviz.figures.parts.scale import Limits, own_limits
 
 if TYPE_CHECKING:
@@ -23,15 +24,13 @@ if TYPE_CHECKING:
     from attnviz.figures.parts.page import Page, Raster, Sheet
 
 TITLE_INCHES = 0.15
-BAR_INCHES = 0.14
 ROW_GAP = 0.09
 EMPTY = "#f0f0f0"
-_BAR_THICK = 0.055
 _SWATCH = 0.075
 
 
 class Edges(NamedTuple):
-    """Lines on a panel, with a rim: runs (n, 2) of (x, y) as shares of the panel, 0..1."""
+    """Lines on a panel, with a rim: runs (n, 2) of (x, y) in panel coordinates, 0..1."""
 
     runs: tuple[NDArray[np.float64], ...]
     colour: str
@@ -40,19 +39,19 @@ class Edges(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A number beside the point (x, y) of a panel, in shares of the panel."""
+    """A number beside the point (x, y) of a panel, in panel coordinates, 0..1."""
 
     x: float
     y: float
-    words: str
+    text: str
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel. titles: wordings from long to short; a row uses the longest that fits everywhere.
+    """One panel of a figure.
 
-    limits: those of a colour bar of its own below the panel, or None for no bar. words: text inside
-    the panel.
+    titles: from long to short; all panels of a row use the longest that fits everywhere.
+    limits: of the panel's own colour bar below it; None for no bar. text: inside the panel.
     """
 
     titles: tuple[str, ...]
@@ -62,11 +61,11 @@ class Panel:
     swatch: str | None = None
     edges: tuple[Edges, ...] = ()
     tags: tuple[Tag, ...] = ()
-    words: str = ""
+    text: str = ""
 
 
 def panel_aspect(image: FigureImage) -> float:
-    """Width over height of what the model saw of the picture."""
+    """Aspect ratio (width / height) of the region of the image that the model saw."""
     region = image.geometry.region
     return shown_aspect(region.bottom - region.top, region.right - region.left)
 
@@ -77,26 +76,25 @@ def _map_pixels(
     if how is Interpolation.BILINEAR:
         return colour(enlarge(values, size, how), limits, cmap)
     cells = np.arange(values.size, dtype=np.float32).reshape(values.shape)
-    # Colours are looked up once a cell and then only copied.
+    # Colours are looked up once per cell and then only copied.
     return colour(values, limits, cmap).reshape(-1, 3)[enlarge(cells, size, how).astype(np.intp)]
 
 
-def _laid_over(
+def _overlay_pixels(
     image: FigureImage,
     values: FloatArray,
     limits: Limits,
     style: DrawStyle,
     size: Size,
 ) -> ByteArray:
-    drawn = enlarge(values, size, style.interpolation)
-    weight = overlay_weight(drawn, limits, style.alpha)
-    return mix(model_view(image, size), colour(drawn, limits, style.cmap), weight)
+    sampled = enlarge(values, size, style.interpolation)
+    return overlay(model_view(image, size), sampled, limits, style.cmap, style.alpha)
 
 
 def image_panel(
     image: FigureImage, edges: tuple[Edges, ...] = (), tags: tuple[Tag, ...] = ()
 ) -> Panel:
-    """The picture as the model saw it, under its name."""
+    """The image as the model saw it, under its name."""
     return Panel((theme.printable(image.name),), partial(model_view, image), edges=edges, tags=tags)
 
 
@@ -110,7 +108,7 @@ def map_panel(
     edges: tuple[Edges, ...] = (),
     tags: tuple[Tag, ...] = (),
 ) -> Panel:
-    """A map in colours: on the shared scale, or on its own with a colour bar below."""
+    """A map in colours, on the shared scale, or on its own scale with a colour bar below."""
     limits = shared or own_limits(values)
     raster = partial(_map_pixels, values, limits, style.cmap, style.interpolation)
     crisp = Size(*values.shape) if style.interpolation is Interpolation.NEAREST else None
@@ -119,10 +117,10 @@ def map_panel(
 
 def empty_panel(titles: tuple[str, ...], reason: str) -> Panel:
     """A plain panel that says why there is no map."""
-    return Panel(titles, _plain, words=reason)
+    return Panel(titles, _plain_pixels, text=reason)
 
 
-def _plain(size: Size) -> ByteArray:
+def _plain_pixels(size: Size) -> ByteArray:
     return np.full((*size, 3), theme.rgb_of(EMPTY), np.uint8)
 
 
@@ -133,14 +131,14 @@ def overlay_panel(
     style: DrawStyle,
     shared: Limits | None,
 ) -> Panel:
-    """A map laid over the picture."""
+    """A map over the image."""
     limits = shared or own_limits(values)
-    raster = partial(_laid_over, image, values, limits, style)
+    raster = partial(_overlay_pixels, image, values, limits, style)
     return Panel(titles, raster, limits=None if shared else limits)
 
 
 def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least: int = 1) -> None:
-    """Panels side by side in as many rows as needed; every panel has the picture's shape."""
+    """Panels side by side in as many rows as needed; every panel has the image's shape."""
     grid = grid_of(len(panels), sheet.width, aspect, at_least=at_least)
     rank = _title_rank(panels, grid.slot)
     for start in range(0, len(panels), grid.columns):
@@ -154,13 +152,13 @@ def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least
             _title(page, panel, rank, left, grid.slot)
             draw_panel(page, panel, box)
             if panel.limits:
-                wide = max(grid.panel_width, min(grid.slot, 0.9))
-                slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, wide)
+                width = max(grid.panel_width, min(grid.slot, 0.9))
+                slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, width)
         page.y += height + ROW_GAP
 
 
 def _title_rank(panels: Sequence[Panel], slot: float) -> int:
-    """The longest wording, by its place in ``titles``, that fits for all panels of the rows."""
+    """The index in ``titles`` of the longest wording that fits for all panels."""
     most = max(len(panel.titles) for panel in panels)
     for rank in range(most):
         fits = (
@@ -186,12 +184,12 @@ def _title(page: Page, panel: Panel, rank: int, left: float, slot: float) -> Non
     if panel.swatch:
         page.block(Rect(left, base - _SWATCH, _SWATCH, _SWATCH), panel.swatch)
     indent = _indent(panel)
-    words = theme.shortened(_wording(panel, rank), slot - indent, theme.TITLE_PT)
-    page.text(left + indent, base, words, size=theme.TITLE_PT)
+    title = theme.shorten(_wording(panel, rank), slot - indent, theme.TITLE_PT)
+    page.text(left + indent, base, title, size=theme.TITLE_PT)
 
 
 def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
-    """The pixels of a panel with its marks."""
+    """The pixels of a panel and its marks."""
     box = page.snapped(box)
     page.image(panel.raster, box, panel.cells)
     origin, scale = np.array([box.left, box.top]), np.array([box.width, box.height])
@@ -199,48 +197,49 @@ def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
         for colour_, width in ((edges.rim, edges.width + 1.1), (edges.colour, edges.width)):
             for run in edges.runs:
                 page.stroke(origin + run * scale, colour_, width)
-    placed: list[Rect] = []
+    plates: list[Rect] = []
     for tag in panel.tags:
-        placed.append(_tag(page, tag, box, placed))
-    if panel.words:
-        _words_inside(page, panel.words, box)
+        plates.append(_tag(page, tag, box, plates))
+    if panel.text:
+        _text_inside(page, panel.text, box)
 
 
-def _words_inside(page: Page, words: str, box: Rect) -> None:
-    """As many lines as the panel has room for, in its middle."""
-    lines = theme.wrapped(theme.printable(words).split(), box.width - 0.08, joint=" ")
+def _text_inside(page: Page, text: str, box: Rect) -> None:
+    """As many lines of the text as fit into the panel, centred."""
+    width = box.width - 0.08
+    lines = theme.wrap(theme.printable(text).split(), width, separator=" ")
     room = max(1, int((box.height - 0.04) / theme.LINE_INCHES))
     if len(lines) > room:
-        lines = [*lines[: room - 1], theme.shortened(f"{lines[room - 1]}…", box.width - 0.08)]
-    middle, top = box.left + box.width / 2, box.top + box.height / 2
-    top -= len(lines) * theme.LINE_INCHES / 2
+        lines = [*lines[: room - 1], theme.shorten(f"{lines[room - 1]}…", width)]
+    middle = box.left + box.width / 2
+    top = box.top + (box.height - len(lines) * theme.LINE_INCHES) / 2
     for number, line in enumerate(lines, 1):
         base = top + number * theme.LINE_INCHES - 0.035
         page.text(middle, base, line, colour=theme.QUIET, align="center")
 
 
-def _tag(page: Page, tag: Tag, box: Rect, placed: Sequence[Rect]) -> Rect:
-    """A number on a dark plate, beside its point, inside the panel and clear of those placed."""
-    wide, high, away = theme.text_width(tag.words) + 0.05, 0.115, 0.03
+def _tag(page: Page, tag: Tag, box: Rect, others: Sequence[Rect]) -> Rect:
+    """A number on a dark plate near its point, inside the panel and clear of the other plates."""
+    width, height, gap = theme.text_width(tag.text) + 0.05, 0.115, 0.03
     x, y = box.left + tag.x * box.width, box.top + tag.y * box.height
-    # Up and to the right of the point where that is inside; further off where others stand.
-    lefts = [x + away, x - away - wide, x + 2 * away + wide, x - 2 * (away + wide)]
-    tops = [y - away - high, y + away, y + 2 * away + high, y - 2 * (away + high)]
-    places = [(left, top) for top in tops for left in lefts]
-    moved = [
-        (max(box.left, min(left, box.right - wide)), max(box.top, min(top, box.bottom - high)))
-        for left, top in places
+    # Above and to the right of the point if that is inside, further away where others are.
+    lefts = [x + gap, x - gap - width, x + 2 * gap + width, x - 2 * (gap + width)]
+    tops = [y - gap - height, y + gap, y + 2 * gap + height, y - 2 * (gap + height)]
+    corners = [(left, top) for top in tops for left in lefts]
+    clamped = [
+        (max(box.left, min(left, box.right - width)), max(box.top, min(top, box.bottom - height)))
+        for left, top in corners
     ]
-    # In a panel that is lower or narrower than a number and its point, plates are moved into it.
-    inside = [place for place, other in zip(places, moved, strict=True) if place == other]
-    plates = [Rect(left, top, wide, high) for left, top in (*inside, *moved)]
-    clear = (each for each in plates if not any(_overlap(each, other) for other in placed))
+    # In a panel that is smaller than a number and its point, plates are moved into the panel.
+    inside = [corner for corner, moved in zip(corners, clamped, strict=True) if corner == moved]
+    plates = [Rect(left, top, width, height) for left, top in (*inside, *clamped)]
+    clear = (each for each in plates if not any(_overlap(each, other) for other in others))
     plate = next(clear, plates[0])
     page.block(plate, theme.INK)
     page.text(
-        plate.left + wide / 2,
+        plate.left + width / 2,
         plate.bottom - 0.02,
-        tag.words,
+        tag.text,
         colour="#ffffff",
         align="center",
     )
@@ -254,58 +253,3 @@ def _overlap(one: Rect, other: Rect) -> bool:
         and one.top < other.bottom
         and other.top < one.bottom
     )
-
-
-def gradient(cmap: str, size: Size) -> ByteArray:
-    """All colours of a map from left to right: the raster of a colour bar."""
-    ramp = (np.arange(size.width, dtype=np.float32) + np.float32(0.5)) / np.float32(size.width)
-    return np.repeat(colour(ramp, Limits(0.0, 1.0), cmap)[None], size.height, axis=0)
-
-
-def slim_bar(
-    page: Page,
-    limits: Limits,
-    cmap: str,
-    left: float,
-    top: float,
-    width: float,
-    ends: tuple[str, str] | None = None,
-) -> None:
-    """A colour bar on one line with its two numbers at its ends: ``0 ▬▬▬ 0.023``.
-
-    ends: the numbers in words, where they are not to share their decimal places.
-    """
-    low, high = ends or theme.number_pair(*limits)
-    base = top + BAR_INCHES - 0.025
-    start = left + theme.text_width(low) + 0.04
-    stop = left + width - theme.text_width(high) - 0.04
-    page.text(left, base, low)
-    page.text(left + width, base, high, align="right")
-    if stop > start:
-        bar = Rect(start, base - 0.035 - _BAR_THICK / 2, stop - start, _BAR_THICK)
-        page.image(partial(gradient, cmap), page.snapped(bar))
-
-
-def shared_bar(sheet: Sheet, limits: Limits, what: str) -> None:
-    """The one colour bar of panels that share a scale, with numbers along it."""
-    page = sheet.room(0.3)
-    left = MARGIN + theme.text_width(what, theme.TITLE_PT) + 0.12
-    width = min(2.6, sheet.width - left - 0.25)
-    page.text(MARGIN, page.y + 0.095, what, size=theme.TITLE_PT)
-    bar = page.snapped(Rect(left, page.y + 0.02, width, 0.085))
-    page.image(partial(gradient, sheet.style.cmap), bar)
-    inner = [value for value in ticks(*limits, most=5) if limits.low < value < limits.high]
-    low, high = theme.number_pair(*limits)
-    span = limits.high - limits.low
-    named = zip(inner, tick_text(inner), strict=True)
-    last = bar.right - theme.text_width(high) / 2
-    reached = bar.left + theme.text_width(low) / 2
-    for value, words in ((limits.low, low), *named, (limits.high, high)):
-        x = bar.left + (value - limits.low) / span * bar.width
-        half = theme.text_width(words) / 2
-        if value not in limits and not reached + 0.08 < x - half < x + half + 0.08 < last:
-            continue
-        page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], theme.QUIET, 0.5)
-        page.text(x, bar.bottom + 0.13, words, align="center")
-        reached = x + half
-    page.y += 0.3

@@ -1,4 +1,4 @@
-"""What all figures share: type, ink, head colours, and how numbers and names become text."""
+"""What all figures share: font, sizes, colours, and how numbers and names become text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import math
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.font_manager import FontProperties, get_font
 
+if TYPE_CHECKING:
+    from attnviz.domain import Size
+
 TITLE_PT = 7.5
 TEXT_PT = 7.0
 LINE_INCHES = 0.132
-"""Distance between two base lines of 7 pt text."""
+"""Distance between two baselines of 7 pt text."""
 
 INK = "#1a1a1a"
 QUIET = "#5f5f5f"
@@ -45,11 +48,11 @@ RC: Any = {
     "path.sketch": None,
 }
 """Settings under which pages are saved: TrueType text in PDF, selectable text in SVG, no random
-identifiers, and nothing of the user's own matplotlibrc that would change the bytes."""
+identifiers, and none of the settings of a user's own matplotlibrc that would change the bytes."""
 
-# The first six are those of Okabe and Ito (2008). Each further one is the colour farthest from all
-# before it, seen with normal vision and with full protanopia, deuteranopia and tritanopia
-# (Machado et al. 2009), measured in OKLab: so the fewer the heads, the plainer the difference.
+# The first six are those of Okabe and Ito (2008). Each further colour is the one farthest from all
+# before it under normal vision and full protanopia, deuteranopia and tritanopia (Machado et al.
+# 2009), measured in OKLab: the fewer the heads, the larger the difference.
 HEAD_COLOURS = (
     "#0072b2",
     "#e69f00",
@@ -79,7 +82,7 @@ HEAD_COLOURS = (
 
 
 def head_colour(head: int) -> str:
-    """The colour of a head, by the model's index of it, in every figure. Repeats after 24 heads."""
+    """The colour of a head in every figure, by its index in the model. Repeats after 24 heads."""
     return HEAD_COLOURS[head % len(HEAD_COLOURS)]
 
 
@@ -89,20 +92,20 @@ def rgb_of(colour: str) -> tuple[int, int, int]:
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever reads better on a colour."""
+    """Dark or white text, whichever is more readable on a colour."""
     red, green, blue = rgb_of(colour)
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
 
 
 @lru_cache(maxsize=16)
 def font(size: float, *, bold: bool = False) -> FontProperties:
-    """The one family of all figures, which ships with matplotlib."""
+    """The font of all figures, which ships with matplotlib."""
     return FontProperties(family=[FAMILY], size=size, weight="bold" if bold else "normal")
 
 
 @lru_cache(maxsize=4096)
 def _advance(character: str, *, bold: bool) -> float | None:
-    """Width of a character in em, or None when the font has no glyph for it."""
+    """Width of a character in em, or None if the font has no glyph for it."""
     face = get_font(str(Path(mpl.get_data_path(), "fonts", "ttf", _FILES[bold])))
     if not face.get_char_index(ord(character)):
         return None
@@ -111,13 +114,13 @@ def _advance(character: str, *, bold: bool) -> float | None:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with what the font cannot show (or no font can) as a square."""
-    shown = []
+    """The text on one line; characters without a glyph become squares."""
+    characters = []
     for character in unicodedata.normalize("NFC", text):
         hidden = unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-        lacking = hidden or _advance(character, bold=False) is None
-        shown.append(_MISSING if lacking else character)
-    return "".join(shown)
+        missing = hidden or _advance(character, bold=False) is None
+        characters.append(_MISSING if missing else character)
+    return "".join(characters)
 
 
 def text_width(text: str, size: float = TEXT_PT, *, bold: bool = False) -> float:
@@ -125,8 +128,8 @@ def text_width(text: str, size: float = TEXT_PT, *, bold: bool = False) -> float
     return sum(_advance(character, bold=bold) or 0.6 for character in text) * size / 72
 
 
-def shortened(text: str, width: float, size: float = TEXT_PT) -> str:
-    """The text, or as much of its beginning and end as fits into ``width`` inches."""
+def shorten(text: str, width: float, size: float = TEXT_PT) -> str:
+    """The text, or as much of its beginning and end as fits in ``width`` inches."""
     if text_width(text, size) <= width:
         return text
     for keep in range(len(text) - 1, 1, -1):
@@ -137,12 +140,14 @@ def shortened(text: str, width: float, size: float = TEXT_PT) -> str:
     return "…"
 
 
-def wrapped(parts: list[str], width: float, size: float = TEXT_PT, joint: str = " · ") -> list[str]:
-    """The parts joined into lines of at most ``width`` inches, broken between parts (or words)."""
+def wrap(
+    parts: list[str], width: float, size: float = TEXT_PT, separator: str = " · "
+) -> list[str]:
+    """The parts joined into lines of at most ``width`` inches, broken at parts, else at words."""
     lines: list[str] = []
     for part in parts:
-        if lines and text_width(lines[-1] + joint + part, size) <= width:
-            lines[-1] += joint + part
+        if lines and text_width(lines[-1] + separator + part, size) <= width:
+            lines[-1] += separator + part
             continue
         words = part.split(" ")
         lines.append(words[0])
@@ -151,11 +156,21 @@ def wrapped(parts: list[str], width: float, size: float = TEXT_PT, joint: str = 
                 lines[-1] += f" {word}"
             else:
                 lines.append(word)
-    return [shortened(line, width, size) for line in lines]
+    return [shorten(line, width, size) for line in lines]
+
+
+def size_text(size: Size) -> str:
+    """Height and width, ``224x336``."""
+    return f"{size.height}{TIMES}{size.width}"
+
+
+def range_text(first: int, last: int) -> str:
+    """A range of integers, ``0-11``."""
+    return f"{first}{TO}{last}"
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A short decimal: 0.012, 5.9, 120; powers of ten only below 0.001 and from 100,000 on."""
+    """A short decimal: 0.012, 5.9, 120; scientific notation below 0.001 and from 100,000."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     mantissa, power = f"{value:.{digits - 1}e}".split("e")
@@ -166,30 +181,30 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def number_pair(low: float, high: float) -> tuple[str, str]:
-    """The two ends of a scale to the same decimal place, with as many digits as tell them apart.
+    """The two ends of a scale to the same decimal place, with enough digits to tell them apart.
 
-    At least nine steps of the last digit lie between them, and a low end is not "0" where it is
-    below zero, or above by a fiftieth of the high end.
+    At least nine steps of the last digit lie between them. A low end is "0" only if it is 0 or
+    negligible: less than a fiftieth of the high end, or a thousandth if it is negative.
     """
     largest = max(abs(low), abs(high))
     for digits in range(2, 7):
-        place = _place(largest, digits)
-        step = 10.0 ** (place - digits + 1)
+        exponent = _exponent(largest, digits)
+        step = 10.0 ** (exponent - digits + 1)
         hidden = largest / (50 if low > 0 else 1000) < abs(low) <= step / 2
         if high - low >= 9 * step and not hidden:
             break
     rounded = [round(end / step) * step for end in (low, high)]
-    first, last = (number(end, digits + _place(end, digits) - place) for end in rounded)
+    first, last = (number(end, digits + _exponent(end, digits) - exponent) for end in rounded)
     return first, last
 
 
-def _place(value: float, digits: int) -> int:
-    """The power of ten of the first digit of a value that is written with so many digits."""
+def _exponent(value: float, digits: int) -> int:
+    """The power of ten of the first digit of a value written with ``digits`` digits."""
     return int(f"{value:.{digits - 1}e}".split("e")[1]) if value else 0
 
 
 def share(value: float) -> str:
-    """A share of one as a percentage: 3.1 %, 42 %, and "< 0.1 %" or "> 99.9 %" beside the ends."""
+    """A share of one as a percentage: 3.1 %, 42 %, and "< 0.1 %" or "> 99.9 %" near the ends."""
     percent = 100 * value
     if 0 < percent < 0.1:
         return "< 0.1 %"

@@ -17,7 +17,7 @@ from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.relevance import carry, reference_of, relevance_maps
 from attnviz.attention.verify import verify
 from attnviz.domain import Box, FigureImage, FitGeometry, RelevanceMethod, Size
-from attnviz.domain.requests import RelevanceRequest
+from attnviz.domain.kinds import RelevanceRequest
 from attnviz.errors import AttentionError, UsageError
 from attnviz.models.head import ClassHead, Part
 from tests.helpers.planted import backbone_of, planted_call, random_stochastic, tiny_vit
