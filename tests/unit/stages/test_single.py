@@ -11,7 +11,8 @@ import torch
 import attnviz
 from attnviz.attention import memory, verify
 from attnviz.attention.compute import compute
-from attnviz.domain.requests import HeadsRequest, InputRequest, LayersRequest, ScoreRequest
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, ScoreRequest
+from attnviz.domain.requests import InputRequest
 from attnviz.errors import AttentionError, MemoryNeededError
 from attnviz.stages.single import SingleImage
 from tests.helpers.planted import tiny_vit
