@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnviz.cli.progress import make_progress
-from attnviz.domain.events import Done, Event, Failed, RunFilesWritten, Skipped, Started
+from attnviz.domain.events import (
+    Done,
+    Event,
+    Failed,
+    RunFilesWritten,
+    Skipped,
+    Started,
+    Step,
+)
 from attnviz.errors import UsageError
 from attnviz.images.names import printable
 
@@ -79,6 +87,9 @@ class Report:
         match event:
             case Started():
                 self._start(event)
+            case Step():
+                self._progress.step(event.name, event.done, event.total)
+                return
             case Done():
                 self._finish_one(event)
             case Skipped():

@@ -53,7 +53,7 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
-from attnviz.domain.explorer import QueryKeys
+from attnviz.domain.explorer import LayerFactors, QueryKeys
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
@@ -122,6 +122,7 @@ __all__ = [
     "ImageFormat",
     "IntArray",
     "Interpolation",
+    "LayerFactors",
     "LayersMaps",
     "MapKind",
     "Maps",

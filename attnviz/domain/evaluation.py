@@ -13,6 +13,7 @@ from attnviz.domain.choices import (
 from attnviz.domain.forms import (
     SHARE,
 )
+from attnviz.domain.kinds import HeadsRequest, RolloutRequest
 from attnviz.domain.kinds.common import LAYER, QUERY
 from attnviz.domain.options import option
 
@@ -33,3 +34,11 @@ class EvaluationRequest:
 
     def __post_init__(self) -> None:
         take_choices(self)
+
+    @property
+    def commands(self) -> tuple[HeadsRequest, RolloutRequest]:
+        """What the model is asked for."""
+        return (
+            HeadsRequest(layer=self.layer, distance=False, query=self.query),
+            RolloutRequest(query=self.query),
+        )

@@ -33,6 +33,18 @@ class Started:
 
 
 @dataclass(frozen=True)
+class Step:
+    """Part of the work on a single image begins: ``done`` of ``total`` parts are behind it.
+
+    ``name``: what is done now, e.g. "computing the rollout".
+    """
+
+    name: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Done:
     """One picture's files stand complete.
 
@@ -86,4 +98,4 @@ class RunFilesWritten:
 UP_TO_DATE = "made from the same picture, weights and options"
 """Why a picture whose figures stand already is skipped."""
 
-Event = Started | Done | Skipped | Failed | RunFilesWritten
+Event = Started | Step | Done | Skipped | Failed | RunFilesWritten

@@ -59,8 +59,8 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     """A row per image and model: the image, and its maps under the names of their kinds.
 
     On the shared scale, all maps of one kind have the same limits: all heads, all patches, all
-    cosines. The patch that a map belongs to is marked on the map and on the image. In place of a
-    map that an image does not have, a panel says why.
+    cosines. The patch that a map belongs to is marked on the map and on the image. A map that an
+    image does not have is a panel that says why.
     """
     sheet = sheet_of(style, _caption(rows, style), _warning(rows))
     columns, panels = _columns(rows, style)
@@ -172,7 +172,7 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
         f"{label}: patches of {patch} px, input {', '.join(texts)}{layer}"
         for (label, patch, layer), texts in sizes.items()
     ]
-    maps = _first_maps(rows)
+    maps = _present(rows)
     of_output = [
         compared.kind for compared in maps if compared.kind in _TOKENS and compared.layer is None
     ]
@@ -198,11 +198,11 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
-def _first_maps(rows: Sequence[ComparedRow]) -> list[ComparedMap]:
-    """One map per column, of the first row that has it."""
+def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:
+    """One map of each column, of the first row that has it."""
     columns = ([row.maps[name] for row in rows] for name in rows[0].maps)
-    first = (next((m for m in maps if m.reason is None), None) for maps in columns)
-    return [each for each in first if each is not None]
+    firsts = (next((each for each in column if each.reason is None), None) for column in columns)
+    return [each for each in firsts if each is not None]
 
 
 def _layer_text(row: ComparedRow) -> str:

@@ -173,6 +173,12 @@ def _entries(maps: EvolutionMaps) -> list[tuple[str, str]]:
     return list(zip(names, _colours(maps), strict=True))
 
 
+def _counted(name: str) -> str:
+    """What the number in a name counts: step, for ``Step 500``."""
+    word, _, number = name.rpartition(" ")
+    return word.lower() if word and number.isdigit() else "number"
+
+
 def _plots(maps: EvolutionMaps) -> list[Plot]:
     positions = maps.numbers or tuple(range(1, len(maps.names) + 1))
     by = "checkpoint" if maps.numbers is None else _counted(maps.names[0])
@@ -184,12 +190,6 @@ def _plots(maps: EvolutionMaps) -> list[Plot]:
     if maps.jaccard is not None:
         plots.append(partial(lines, values=maps.jaccard, heading=f"Jaccard index by {by}"))
     return plots
-
-
-def _counted(name: str) -> str:
-    """What the number in a name counts: step, for ``Step 500``."""
-    word, _, number = name.rpartition(" ")
-    return word.lower() if word and number.isdigit() else "number"
 
 
 def _beside(

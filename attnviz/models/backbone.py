@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.domain import ModelInfo, Positions, Precision, PreparedImage, Size
+from attnviz.domain.process import available_cores, imports_done, process_is_ours
 from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.models.architecture import Architecture
 from attnviz.models.head import ClassHead
 from attnviz.models.positions import PositionTable
+from attnviz.models.without_compiler import without_compiler
 
 RANDOM_SEED = 0
 
@@ -104,32 +106,46 @@ def compute_with(threads: int) -> None:
 
 
 def cores() -> int:
-    """How many CPU cores a model of this process computes with."""
-    return torch.get_num_threads()
+    """How many CPU cores the models of this process may compute with."""
+    return min(torch.get_num_threads(), available_cores())
+
+
+def keep_to_available_cores() -> None:
+    """Have torch heed the quota of a container; by itself it counts the cores of the machine.
+
+    Only in a process that runs attnviz alone: in others torch's threads are not ours to set.
+    """
+    if process_is_ours() and cores() < torch.get_num_threads():
+        compute_with(cores())
+
+
+def import_timm() -> Any:
+    """The module timm; without torch's compiler in a process that runs attnviz alone."""
+    with without_compiler():
+        import timm
+    imports_done()
+    return timm
 
 
 def find_family(timm_name: str) -> str | None:
     """The timm module that defines a model, e.g. ``vision_transformer``; None if timm has none."""
-    import timm
-
+    timm = import_timm()
     architecture = timm_name.split(".", maxsplit=1)[0]
     if not timm.is_model(architecture):
         return None
-    return timm.model_entrypoint(architecture).__module__.rsplit(".", 1)[-1]
+    return str(timm.model_entrypoint(architecture).__module__).rsplit(".", 1)[-1]
 
 
 def known_names() -> list[str]:
     """Every model name that timm knows, for near matches."""
-    import timm
-
+    timm = import_timm()
     names: list[str] = timm.list_models()
     return names
 
 
 def hub_repository(timm_name: str) -> tuple[str, str | None] | None:
     """Repository and file of a timm model's pretrained weights on the hub; None if it has none."""
-    import timm
-
+    timm = import_timm()
     config = timm.get_pretrained_cfg(timm_name)
     if config is None or not config.hf_hub_id:
         return None
@@ -144,7 +160,12 @@ class _NoRandomWeights(TorchFunctionMode):
     """
 
     SKIPPED = frozenset(
-        {Tensor.uniform_, Tensor.normal_, Tensor.erfinv_, Tensor.mul_, Tensor.add_, Tensor.clamp_}
+        {
+            *(Tensor.uniform_, Tensor.normal_, Tensor.erfinv_),
+            *(Tensor.mul_, Tensor.add_, Tensor.clamp_),
+            # These are asked first, and then draw without asking again.
+            *(nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_),
+        }
     )
 
     def __torch_function__(
@@ -154,9 +175,11 @@ class _NoRandomWeights(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func in self.SKIPPED and isinstance(args[0], nn.Parameter):
-            return args[0]
-        return func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        tensor = args[0] if args else named.get("tensor")
+        if func in self.SKIPPED and isinstance(tensor, nn.Parameter):
+            return tensor
+        return func(*args, **named)
 
 
 def build(architecture: Architecture, *, random_weights: bool) -> nn.Module:
@@ -168,8 +191,7 @@ def build(architecture: Architecture, *, random_weights: bool) -> nn.Module:
     Raises:
         UsageError: timm refuses an argument.
     """
-    import timm
-
+    timm = import_timm()
     with (
         warnings.catch_warnings(),
         contextlib.nullcontext() if random_weights else _NoRandomWeights(),

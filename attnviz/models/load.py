@@ -58,6 +58,7 @@ def load_backbone(request: ModelRequest) -> Backbone:
         CheckpointError: The weights cannot be had or read, or do not fit the model.
     """
     backbone.choose_device(request.device)
+    backbone.keep_to_available_cores()
     spec = _named_spec(request)
     return assemble(request, spec, _weights(request, spec))
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attnviz.attention.checks import check_request
-from attnviz.domain import ImageFile
+from attnviz.domain import (
+    ImageFile,
+)
 from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.events import Done, Event, Failed, Started
-from attnviz.domain.kinds import HeadsRequest, RolloutRequest
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size
@@ -49,7 +50,7 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
         )
     if pairs:
         model = model or load_backbone(request.model)
-        for command in _commands(request):
+        for command in request.commands:
             check_request(model.info, command)
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)
         notes = (*model.notes, *_unmatched_note(unmatched))
@@ -98,18 +99,11 @@ def _unmatched_note(unmatched: tuple[Path, ...]) -> tuple[str, ...]:
     return (f"left out, without a mask: {unmatched[0].name}{more}",)
 
 
-def _commands(request: EvaluationRequest) -> tuple[HeadsRequest, RolloutRequest]:
-    return (
-        HeadsRequest(layer=request.layer, distance=False, query=request.query),
-        RolloutRequest(query=request.query),
-    )
-
-
 def _score(request: EvaluationRequest, model: Backbone, file: ImageFile, mask_path: Path) -> Scored:
     image = read_image(file, max_pixels=request.inputs.max_pixels)
     mask = read_mask(mask_path, image.size)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
-    heads, rollout = _commands(request)
+    heads, rollout = request.commands
     scores = score_image(
         single.maps(heads).attention,
         single.maps(rollout).rollout,

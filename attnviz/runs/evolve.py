@@ -12,7 +12,9 @@ from attnviz.attention.checks import check_request
 from attnviz.domain import (
     EvolutionMaps,
     FigureImage,
+    HeadsMaps,
     ImageFile,
+    LayersMaps,
     ModelInfo,
     PreparedImage,
     Provenance,
@@ -20,7 +22,11 @@ from attnviz.domain import (
 )
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
 from attnviz.domain.evolution import EvolutionRequest
-from attnviz.domain.requests import InputRequest, RunRequest, run_options
+from attnviz.domain.requests import (
+    InputRequest,
+    RunRequest,
+    run_options,
+)
 from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.images.find import find_images
@@ -148,7 +154,8 @@ def _maps(
 ) -> tuple[EvolutionMaps, list[str]]:
     """What all checkpoints compute, and notes about them."""
     request, series = task.request, task.series
-    results, notes = [], []
+    results: list[HeadsMaps | LayersMaps] = []
+    notes: list[str] = []
     names = iter(series.names)
     for model in models:
         name = next(names)

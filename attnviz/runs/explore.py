@@ -6,10 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
+from attnviz.attention.factors import factorize
 from attnviz.attention.memory import memory_errors
 from attnviz.attention.query_keys import query_keys
-from attnviz.domain import DEFAULT_OUT, ImageFile, Query, RolloutMaps
-from attnviz.domain.events import Done, Event, Failed, Started
+from attnviz.domain import (
+    DEFAULT_OUT,
+    ImageFile,
+    Query,
+    RolloutMaps,
+)
+from attnviz.domain.events import Done, Event, Failed, Started, Step
 from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.kinds import LayersRequest, RolloutRequest
 from attnviz.domain.options import given_options, request_options
@@ -28,7 +34,7 @@ from attnviz.stages.single import SingleImage
 
 
 def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
-    """Write the page: one ``Started``, then ``Done`` or ``Failed``.
+    """Write the page: one ``Started``, some ``Step``, then ``Done`` or ``Failed``.
 
     ``model``: the one that the request names, if it is loaded already.
 
@@ -50,7 +56,7 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     yield Started(1, model.info, model.notes, found.skipped)
     try:
-        yield _write_page(request, model, file, layers, target)
+        yield from _make_page(request, model, file, layers, target)
     except AttnvizError as error:
         yield Failed(str(file.path), error)
 
@@ -73,22 +79,32 @@ def _check_target(target: Path, file: ImageFile) -> None:
     check_folder(target.parent)
 
 
-def _write_page(
+def _make_page(
     request: ExploreRequest,
     model: Backbone,
     file: ImageFile,
     layers: tuple[int, ...],
     target: Path,
-) -> Done:
+) -> Iterator[Step | Done]:
+    steps = 1 + request.rollout + len(layers)
+    yield Step("running the model", 0, steps)
     image = read_image(file, max_pixels=request.inputs.max_pixels)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
     single.check(LayersRequest(layers=layers))
     with memory_errors(single.prepared.geometry.model_input):
         maps = query_keys(model, model.batch([single.prepared]), layers)
+    rollout = None
+    if request.rollout:
+        yield Step("computing the rollout", 1, steps)
+        rollout = _rollout(single, layers)
+    packed = []
+    for index, layer in enumerate(layers):
+        yield Step(f"packing layer {layer}", steps - len(layers) + index, steps)
+        packed.append(factorize(maps.query[index], maps.key[index]))
     provenance = single.provenance("explore", _options(request, layers))
     content = PageContent(
-        maps=maps,
-        rollout=_rollout(single, layers) if request.rollout else None,
+        layers=dict(zip(layers, packed, strict=True)),
+        rollout=rollout,
         pixels=image.pixels,
         name=printable(file.path.name),
         provenance=provenance,
@@ -96,7 +112,7 @@ def _write_page(
     )
     written = (write_page(target, page(content)),)
     notes = (*single.prepared.image.notes, *single.notes)
-    return Done(file, written, record_of(provenance, written, ()), (), notes)
+    yield Done(file, written, record_of(provenance, written, ()), (), notes)
 
 
 def _rollout(single: SingleImage, layers: tuple[int, ...]) -> RolloutMaps:

@@ -43,6 +43,7 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
 
     Example: attnviz evolve step00100.pth step00200.pth --image photo.jpg --rows layers
     """
+    from attnviz.domain.evolution import EvolutionRequest
     from attnviz.runs.collect import collect_outputs
     from attnviz.runs.evolve import evolve as events
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TITLE_INCHES = 0.15
 ROW_GAP = 0.09
-EMPTY = "#f0f0f0"
+_EMPTY = "#f0f0f0"
 _SWATCH = 0.075
 
 
@@ -117,11 +117,11 @@ def map_panel(
 
 def empty_panel(titles: tuple[str, ...], reason: str) -> Panel:
     """A plain panel that says why there is no map."""
-    return Panel(titles, _plain_pixels, text=reason)
+    return Panel(titles, _plain, text=reason)
 
 
-def _plain_pixels(size: Size) -> ByteArray:
-    return np.full((*size, 3), theme.rgb_of(EMPTY), np.uint8)
+def _plain(size: Size) -> ByteArray:
+    return np.full((*size, 3), theme.rgb_of(_EMPTY), np.uint8)
 
 
 def overlay_panel(
@@ -205,14 +205,14 @@ def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
 
 
 def _text_inside(page: Page, text: str, box: Rect) -> None:
-    """As many lines of the text as fit into the panel, centred."""
+    """As many lines as the panel has room for, in its middle."""
     width = box.width - 0.08
     lines = theme.wrap(theme.printable(text).split(), width, separator=" ")
     room = max(1, int((box.height - 0.04) / theme.LINE_INCHES))
     if len(lines) > room:
         lines = [*lines[: room - 1], theme.shorten(f"{lines[room - 1]}…", width)]
-    middle = box.left + box.width / 2
-    top = box.top + (box.height - len(lines) * theme.LINE_INCHES) / 2
+    middle, top = box.left + box.width / 2, box.top + box.height / 2
+    top -= len(lines) * theme.LINE_INCHES / 2
     for number, line in enumerate(lines, 1):
         base = top + number * theme.LINE_INCHES - 0.035
         page.text(middle, base, line, colour=theme.QUIET, align="center")

@@ -20,10 +20,9 @@ from PIL import Image
 
 from attnviz.domain import Box, FitGeometry, Size
 from attnviz.explorer import page as page_module
-from attnviz.explorer.factors import unpacked
 from attnviz.explorer.picture import data_address, seen
-from tests.explore.conftest import NAME
-from tests.explore.pages import blocks, facts
+from tests.explorer.conftest import NAME
+from tests.explorer.pages import attention_of_factors, blocks, facts, unpack
 from tests.helpers.command_line import arrays
 from tests.helpers.pictures import scene
 
@@ -59,7 +58,8 @@ def attention_of(file, layer, row):
     tokens = len(told["prefix"]) + told["grid"][0] * told["grid"][1]
     shape = (told["ranks"][place], told["heads"], tokens)
     data = base64.b64decode(blocks(file)[f"layer-{layer}"])
-    return unpacked(data, shape, told["steps"][place]).attention(slice(row, row + 1))[:, 0]
+    layer = unpack(data, shape, told["steps"][place])
+    return attention_of_factors(layer, slice(row, row + 1))[:, 0]
 
 
 def test_its_numbers_are_those_of_the_data_files(demo_page):

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from tests.explore.pages import blocks, facts
+from tests.explorer.pages import blocks, facts
 from tests.helpers.command_line import attnviz, files_below
 from tests.helpers.photos import save_scene
 

@@ -6,11 +6,13 @@ import contextlib
 import json
 import re
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.domain import LayerFactors
 from attnviz.domain.requests import InputRequest, ModelRequest
 from tests.helpers.command_line import attnviz
 
@@ -62,6 +64,22 @@ def facts(page: Path) -> dict[str, Any]:
     """What the page says of itself."""
     told: dict[str, Any] = json.loads(blocks(page)["facts"])
     return told
+
+
+def unpack(data: bytes, shape: tuple[int, int, int], step: float) -> LayerFactors:
+    """A layer from its block in a page; shape (R, H, N). The page's own code does the same."""
+    low, high = np.frombuffer(zlib.decompress(data), np.uint8).reshape(2, 2, *shape).astype(int)
+    folded = low + 256 * high
+    query, key = np.where(folded % 2, -(folded + 1) // 2, folded // 2).astype(np.int16)
+    return LayerFactors(query, key, step)
+
+
+def attention_of_factors(layer: LayerFactors, rows: slice = slice(None)) -> NDArray[np.float64]:
+    """softmax(q' k'^T) of some query tokens, (H, R, N), in float64."""
+    query = (layer.query[:, :, rows] * layer.step).transpose(1, 2, 0)
+    logits = query @ (layer.key * layer.step).transpose(1, 0, 2)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 class Opened:

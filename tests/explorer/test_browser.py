@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from attnviz.domain.mass_mask import mass_mask
-from tests.explore.conftest import NAME
+from tests.explorer.conftest import NAME
 from tests.helpers.command_line import arrays
 
 WITHIN = 2e-3

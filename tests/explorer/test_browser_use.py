@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.explore.pages import made_of
+from tests.explorer.pages import made_of
 from tests.helpers.photos import save_scene
 
 PHONE = {"viewport": {"width": 375, "height": 667}, "has_touch": True, "is_mobile": True}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.explore.pages import Opened, made_by_command, made_of
+from tests.explorer.pages import Opened, made_by_command, made_of
 from tests.helpers.photos import save_scene
 
 NAME = "<img src=x onerror=document.title='caught'>.png"
