@@ -1,4 +1,4 @@
-"""What a run would do, planned before a model is loaded: its pictures and where their files go."""
+"""What a run will do, planned before a model is loaded: its images and where their files go."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def check_before_loading(request: RunRequest) -> None:
 def plan_request(
     request: RunRequest, into: Path | None = None
 ) -> tuple[FoundImages, dict[ImageFile, OutputPlan]]:
-    """The pictures of a request and where their files go, below ``into`` if that is given.
+    """The images of a request and where their files go, below ``into`` if that is given.
 
-    Of a shard: its own pictures, and its own part of the inputs that gave nothing.
+    Of a shard: its own images, and its own part of the inputs that failed.
 
     Raises:
         UsageError: Names that cannot be given.
@@ -46,7 +46,7 @@ def plan_request(
     output = request.output
     found = find_images(request.inputs.inputs, exclude=output.folder)
     placed = output if into is None else replace(output, folder=into)
-    # Names are settled over all pictures: those of two shards must not meet either.
+    # Names are assigned over all images, so that two shards do not write the same file.
     plans = plan_outputs(found.files, kind_of(request.command).name, placed)
     shard = request.inputs.shard
     if shard is None:
