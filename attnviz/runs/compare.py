@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,7 +43,12 @@ from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
 from attnviz.stages.draw import about
+from attnviz.stages.plan import check_before_loading, second_digest
+from attnviz.stages.reference import read_second
 from attnviz.stages.single import SingleImage
+
+if TYPE_CHECKING:
+    from attnviz.attention.relevance import Reference
 
 COMMAND = "compare"
 
@@ -66,6 +71,9 @@ def compare(request: CompareRequest) -> Iterator[Event]:
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
     """
+    if request.relevance is not None:
+        for model in request.models:
+            check_before_loading(request.relevance, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
     images, failed = _read(request, found)
     if not images:
@@ -112,6 +120,7 @@ class _Comparison:
         self._several = len(images) + len(failed) > 1
         self._total = 1 + len(failed)
         self._options = comparison_options(request)
+        self._like_sha256 = None if request.relevance is None else second_digest(request.relevance)
         self._shown: tuple[MapSpec, ...] = ()
         self._results: dict[ImageFile, list[_Result]] = {image.file: [] for image in images}
 
@@ -132,7 +141,11 @@ class _Comparison:
     def is_current(self) -> bool:
         """Whether all files exist, made of the same images and weights with the same options."""
         records = [read_record(path) for path in recorded_paths(self.plan(), self._request.output)]
-        if not all(record and record.get("options") == self._options for record in records):
+        asked = (self._options, self._like_sha256)
+        if not all(
+            record and (record.get("options"), record.get("like_sha256")) == asked
+            for record in records
+        ):
             return False
         digests = []
         for model in self._request.models:
@@ -153,14 +166,17 @@ class _Comparison:
         model = load_backbone(wanted)
         self._shown = _same_maps(model.info, self._request, self._shown)
         commands = _checked_commands(self._request, model.info, self._shown)
+        reference = None
+        if self._request.relevance is not None:
+            reference = read_second(model, self._request.relevance, self._request.inputs)
         yield Started(self._total, model.info, model.notes, self._skipped)
         yield from self._failed
         self._skipped, self._failed = (), []
         for image in list(self._images):
             try:
                 single = SingleImage.of(model, image, self._request.inputs, verify=wanted.verify)
-                maps = _maps(single, commands)
-                made = single.provenance(COMMAND, self._options)
+                maps = _maps(single, commands, reference)
+                made = single.provenance(COMMAND, self._options, self._like_sha256)
                 result = _Result(single.prepared.image, maps, made, single.notes)
                 self._results[image.file].append(result)
             except AttnvizError as error:
@@ -196,7 +212,7 @@ def _same_maps(
     info: ModelInfo, request: CompareRequest, before: tuple[MapSpec, ...]
 ) -> tuple[MapSpec, ...]:
     """The maps with heads counted from 0, which must be the same as those of models ``before``."""
-    shown = resolved(info, request.shown)
+    shown = resolved(info, request)
     if before and shown != before:
         raise UsageError(
             f"--show: heads counted from the last are others in {info.name} than in the models "
@@ -210,7 +226,7 @@ def _checked_commands(
     request: CompareRequest, info: ModelInfo, shown: tuple[MapSpec, ...]
 ) -> dict[MapSpec, CommandRequest]:
     """What computes each map; what the model cannot honour raises here."""
-    commands = {each: command_of(each, request.layer) for each in shown}
+    commands = {each: command_of(each, request) for each in shown}
     for command in commands.values():
         check_request(info, command)
     check_size(info.patch, request.inputs.size, request.inputs.fit)
@@ -218,15 +234,21 @@ def _checked_commands(
 
 
 def _maps(
-    single: SingleImage, commands: Mapping[MapSpec, CommandRequest]
+    single: SingleImage,
+    commands: Mapping[MapSpec, CommandRequest],
+    reference: Reference | None,
 ) -> dict[str, ComparedMap]:
-    """The maps by name; one that looks from a point outside the image has the reason instead."""
+    """The maps by name; one that looks from a point outside the image has the reason instead.
+
+    reference: the second image, for relevance.
+    """
     results: dict[CommandRequest, Maps] = {}
     maps = {}
     for shown, command in commands.items():
         try:
             if command not in results:
-                results[command] = single.maps(command)
+                second = None if command.second_image is None else reference
+                results[command] = single.maps(command, second)
             maps[str(shown)] = compared(shown, results[command])
         except ImageError as error:
             maps[str(shown)] = _no_map(shown, single.prepared.geometry.grid, error.message)

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
     from attnviz.domain import ImageFile
     from attnviz.domain.kinds import CommandRequest
-    from attnviz.domain.requests import RunRequest
+    from attnviz.domain.requests import ModelRequest, RunRequest
     from attnviz.images.find import FoundImages
     from attnviz.output.plan import OutputPlan
 
 
-def check_before_loading(request: RunRequest) -> None:
+def check_before_loading(command: CommandRequest, model: ModelRequest) -> None:
     """Raise UsageError for what no model could do, before one is loaded.
 
     The second image is not a file, or gradients are asked for in float16, whose range they leave.
     """
-    second = request.command.second_image
+    second = command.second_image
     if second is not None and not second.is_file():
         raise UsageError(f"--like: {second} is not a file", "give a second image")
-    if request.command.needs_gradients and request.model.precision is Precision.FLOAT16:
+    if command.needs_gradients and model.precision is Precision.FLOAT16:
         raise no_gradients_in_float16()
 
 

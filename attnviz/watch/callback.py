@@ -85,7 +85,7 @@ class Watch:
         self._board: Board | None = None
         self._warned = False
         for command in self._commands:
-            check_before_loading(self._request(command, 0))
+            check_before_loading(command, ModelRequest())
         if is_first_process():
             check_folder(Path(self.out))
             if self.tensorboard is not None:
