@@ -21,7 +21,7 @@ class Progress(Protocol):
     def __exit__(self, *_exception: object) -> None: ...
 
     def start(self, total: int) -> None:
-        """The number of pictures is known."""
+        """The number of images is known."""
 
     def update(self, done: int, failed: int) -> None:
         """So many are through, so many of them failed."""
@@ -66,7 +66,7 @@ class LineProgress:
         pass
 
     def start(self, total: int) -> None:
-        """The number of pictures is known; the rate is counted from here."""
+        """The number of images is known; the rate is counted from here."""
         self._total = total
         self._begun = self._last = self._clock()
 
@@ -94,7 +94,7 @@ class LineProgress:
         print(text, file=self._stream, flush=True)
 
     def result(self, text: str, stream: TextIO) -> None:
-        """Print a line; flushed, since whoever reads the pipe wants each picture as it is done."""
+        """Print a line; flushed, since whoever reads the pipe wants each image as it is done."""
         print(text, file=stream, flush=True)
 
 

@@ -35,7 +35,7 @@ class Report:
     Standard output gets one written path a line, or with ``as_json`` one record a line (``status``
     done, skipped or failed), so that it can be piped. Progress, notes, tables and the summary go
     to standard error; ``quiet`` leaves only failures there, and the summary if there were any.
-    ``may_be_empty``: a run without pictures is no failure; a shard of few inputs is one.
+    ``may_be_empty``: a run without images is no failure; a shard of few inputs is one.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Report:
             self._emit({"status": "skipped", "image": str(event.file.path), "reason": event.reason})
 
     def _fail(self, event: Failed) -> None:
-        # Counted and let go: the traceback of an error holds on to its picture.
+        # Counted and let go: the traceback of an error holds on to its image.
         error = event.error
         self._failed += 1
         self._wrong_uses += isinstance(error, UsageError)
@@ -155,10 +155,10 @@ class Report:
 
     def _finish(self) -> int:
         if not self._finished and self._may_be_empty:
-            self._say("no picture belongs to this shard")
+            self._say("no image belongs to this shard")
             return 0
         if not self._finished:
-            self._progress.line("error: no pictures were found")
+            self._progress.line("error: no images were found")
             return 1
         if self._failed or not self._quiet:
             self._progress.line(self._summary())
@@ -172,7 +172,7 @@ class Report:
         return self._done + self._skipped + self._failed
 
     def _summary(self) -> str:
-        # Inputs that gave nothing are counted although a run without pictures never starts.
+        # Inputs that gave nothing are counted although a run without images never starts.
         parts = [f"{self._done} of {max(self._total, self._finished)} done"]
         if self._skipped:
             parts.append(f"{self._skipped} skipped")

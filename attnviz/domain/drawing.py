@@ -88,7 +88,7 @@ class Provenance:
     command-line name, as JSON-ready values. ``device`` is where the model ran: cpu, cuda or mps.
     ``like_sha256``: of the second image of ``relevance``. ``mask_sha256``: of the mask of
     ``evolve``.
-    ``rows``: of a figure of several models or pictures, how each row was made; the rest of the
+    ``rows``: of a figure of several models or images, how each row was made; the rest of the
     record is then that of the first.
     ``step``: of a model that was in training. ``checkpoints``: path and SHA-256 of each, where a
     figure shows several.

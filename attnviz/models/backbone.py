@@ -218,7 +218,7 @@ def build(architecture: Architecture, *, random_weights: bool) -> nn.Module:
     for attribute in ("blocks", "patch_embed", "num_prefix_tokens"):
         if not hasattr(module, attribute):
             raise UnsupportedModelError(
-                f"{architecture.timm_name} is no plain Vision Transformer: it has no {attribute}"
+                f"{architecture.timm_name} is not a plain Vision Transformer: it has no {attribute}"
             )
     return module.eval().requires_grad_(requires_grad=False)
 
@@ -279,7 +279,7 @@ def choose_device(wanted: str) -> torch.device:
         device = torch.device(wanted)
     except RuntimeError as error:
         raise UsageError(
-            f"--device {wanted} is no device", "use auto, cpu, cuda, cuda:1 or mps"
+            f"--device {wanted} is not a device", "use auto, cpu, cuda, cuda:1 or mps"
         ) from error
     there = {
         "cpu": True,

@@ -54,7 +54,7 @@ def load_backbone(request: ModelRequest) -> Backbone:
     Raises:
         UsageError: A name, device or argument that does not exist, or a missing path.
         UnknownModelError: Nobody knows the name.
-        UnsupportedModelError: A model that is no plain ViT.
+        UnsupportedModelError: A model that is not a plain ViT.
         CheckpointError: The weights cannot be had or read, or do not fit the model.
     """
     backbone.choose_device(request.device)
@@ -116,7 +116,7 @@ def _named_spec(request: ModelRequest) -> ModelSpec | None:
             raise unknown_model(name, backbone.known_names())
         if family not in FAMILIES:
             raise UnsupportedModelError(
-                f"{name} is no plain Vision Transformer (timm's {family})",
+                f"{name} is not a plain Vision Transformer (timm's {family})",
                 "supported are DINO, DINOv2, DINOv3 (`attnviz models`) and timm's ViT, DeiT, "
                 "CLIP, SigLIP and EVA models",
             )
@@ -167,7 +167,7 @@ def _choose(
         name = timm_name = checkpoint.timm_name
         family = backbone.find_family(timm_name)
         if family not in FAMILIES:
-            raise UnsupportedModelError(f"{checkpoint.path}: {timm_name} is no plain ViT")
+            raise UnsupportedModelError(f"{checkpoint.path}: {timm_name} is not a plain ViT")
     arguments: dict[str, Any] = {}
     if spec is not None and spec.packaged:
         sizes = {"width": spec.width, "depth": spec.depth, "heads": spec.heads}

@@ -61,7 +61,7 @@ def test_all_and_nothing_mean_every_one() -> None:
 
 @pytest.mark.parametrize("text", ["a", "", "1.0", "--", "1,2", "0x1"])
 def test_a_layer_is_one_whole_number(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--layer: .* is no layer number"):
+    with pytest.raises(UsageError, match=r"--layer: .* is not a layer number"):
         values.parse_index("--layer", text)
 
 

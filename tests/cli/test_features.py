@@ -74,9 +74,9 @@ def test_the_table_counts_outliers(real, tiny, photo, tmp_path):
     [
         (("--flip-foreground",), "--flip-foreground needs --foreground"),
         (("--outlier-threshold", "0"), "--outlier-threshold: 0 is out of range"),
-        (("--layer", "x"), "--layer: 'x' is no layer number"),
+        (("--layer", "x"), "--layer: 'x' is not a layer number"),
         (("--layer", "4"), "layer 4 does not exist"),
-        (("--at", "1"), "--at: '1' is no patch"),
+        (("--at", "1"), "--at: '1' is not a patch"),
         (("--heads", "0"), "No such option: --heads"),
     ],
 )

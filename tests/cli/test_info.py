@@ -197,7 +197,7 @@ def test_a_file_without_a_record_is_one_clear_error(real, tmp_path):
     for name, code, reason in (
         ("plain.png", 1, "holds no record of how it was made"),
         ("notes.txt", 1, "holds no record of how it was made"),
-        ("gone.png", 2, "gone.png is no file"),
+        ("gone.png", 2, "gone.png is not a file"),
     ):
         run = real("info", name)
         assert (run.code, run.out) == (code, "")

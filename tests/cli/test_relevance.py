@@ -107,8 +107,8 @@ def test_pictures_are_drawn_again_when_the_second_picture_changes(
     [
         ((), "relevance needs a target: --like or --class"),
         (("--like", "1.png", "--class", "1"), "--like and --class exclude each other"),
-        (("--like", "none.png"), "--like: none.png is no file"),
-        (("--like", "photos"), "--like: photos is no file"),
+        (("--like", "none.png"), "--like: none.png is not a file"),
+        (("--like", "photos"), "--like: photos is not a file"),
         (("--class", "-1"), "--class: -1 is no class"),
         (("--class", "1"), "--class: tiny has no classifier"),
         (("--class", "cat"), "valid integer"),

@@ -74,7 +74,7 @@ LEFT_OUT = (
 )
 def test_options_about_all_pictures_are_none_of_a_figure(tmp_path, key):
     path = write(tmp_path, f"[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n{key}\n")
-    with pytest.raises(UsageError, match="is no option of a figure") as caught:
+    with pytest.raises(UsageError, match="is not an option of a figure") as caught:
         read_figure_set(path)
     assert f"{path}:4" in caught.value.message
     assert "run the command itself" in caught.value.hint
@@ -141,12 +141,17 @@ FIGURE = "[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n"
         (
             FIGURE + "\ntreshold = 0.6",
             5,
-            "heads has no option 'treshold'",
+            "unknown option 'treshold' of heads",
             "did you mean threshold",
         ),
-        (FIGURE + "fusion = 'max'", 4, "heads has no option 'fusion'", ""),
-        (FIGURE + "config = 'x'", 4, "heads has no option 'config'", ""),
-        (FIGURE + "quiet = true", 4, "quiet is no option of a figure", "attnviz render --quiet"),
+        (FIGURE + "fusion = 'max'", 4, "unknown option 'fusion' of heads", ""),
+        (FIGURE + "config = 'x'", 4, "unknown option 'config' of heads", ""),
+        (
+            FIGURE + "quiet = true",
+            4,
+            "quiet is not an option of a figure",
+            "attnviz render --quiet",
+        ),
         (FIGURE + "save-data = 1", 4, "save-data is a switch", ""),
         (FIGURE + "model = true", 4, "model is a bool", ""),
         (FIGURE + "dpi = 'x'", 4, "'--dpi'", ""),
@@ -159,9 +164,9 @@ FIGURE = "[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n"
         (FIGURE + "cmap = '''\ninfernal'''", 4, "no colour map is called", "inferno"),
         (FIGURE + "name = 'a/b'", 4, "--name: 'a/b' is not a file name", ""),
         ("[defaults]\ndpi = 3\n" + FIGURE, 2, "--dpi: 3 is out of range", ""),
-        ("[defaults]\ndip = 3\n" + FIGURE, 2, "no command has no option", "did you mean dpi"),
+        ("[defaults]\ndip = 3\n" + FIGURE, 2, "unknown option 'dip'", "did you mean dpi"),
         ("[defaults]\nname = 'x'\n" + FIGURE, 2, "name belongs to a figure", ""),
-        ("[defaults]\njson = true\n" + FIGURE, 2, "json is no option of a figure", ""),
+        ("[defaults]\njson = true\n" + FIGURE, 2, "json is not an option of a figure", ""),
         ("defaults = 3\n" + FIGURE, 1, "defaults must be a table", ""),
         ("[default]\n" + FIGURE, 1, "unknown key 'default'", "did you mean defaults"),
         ("dpi = 3\n" + FIGURE, 1, "unknown key 'dpi'", "[defaults]"),
@@ -172,9 +177,9 @@ FIGURE = "[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n"
         ("[[figure]]\ncommand = 'models'\nimages = ['a']", 2, "is called 'models'", "one of"),
         ("[[figure]]\ncommand = 'heads'\nimages = []", 3, "images must be a list", ""),
         ("[[figure]]\ncommand = 'heads'\nimages = [3]", 3, "images must be a list", ""),
-        (FIGURE + "\n[figure.more]\nx = 1", 1, "heads has no option 'more'", ""),
-        (FIGURE + "model = ", 4, "is no TOML file", ""),
-        (FIGURE + "dpi = 30\ndpi = 31", 5, "is no TOML file", ""),
+        (FIGURE + "\n[figure.more]\nx = 1", 1, "unknown option 'more' of heads", ""),
+        (FIGURE + "model = ", 4, "is not a TOML file", ""),
+        (FIGURE + "dpi = 30\ndpi = 31", 5, "is not a TOML file", ""),
         ("", None, "holds no figure", ""),
     ],
 )

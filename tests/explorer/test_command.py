@@ -60,7 +60,7 @@ def test_a_page_is_replaced_as_a_whole(real, tmp_path):
         (("two/a.png", "--model", "demo", "-o", "two"), 2, "two is a folder"),
         (("two/a.png", "--model", "demo", "-o", "two/a.png"), 2, "would overwrite the image"),
         (("two/a.png", "--model", "demo", "-o", "page.png"), 2, "--out page.html"),
-        (("two/a.png", "--model", "demo", "-o", "two/b.png/x.html"), 2, "is no folder"),
+        (("two/a.png", "--model", "demo", "-o", "two/b.png/x.html"), 2, "is not a folder"),
         (("two/a.png", "--model", "demo", "--layers", "6"), 2, "layer 6 does not exist"),
         (("two/a.png", "--model", "demo", "--layers", "x"), 2, "--layers"),
         (("two/a.png", "--model", "demo", "--size", "4"), 2, "smaller than one patch"),

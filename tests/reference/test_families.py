@@ -251,9 +251,9 @@ def test_without_a_class_token_patches_and_the_mean_work(
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("resnet50", "is no plain Vision Transformer (timm's resnet)"),
-        ("swin_tiny_patch4_window7_224", "is no plain Vision Transformer"),
-        ("beit_base_patch16_224", "is no plain Vision Transformer (timm's beit)"),
+        ("resnet50", "is not a plain Vision Transformer (timm's resnet)"),
+        ("swin_tiny_patch4_window7_224", "is not a plain Vision Transformer"),
+        ("beit_base_patch16_224", "is not a plain Vision Transformer (timm's beit)"),
         ("vit_small_patch16_18x2_224", "has no single softmax attention in a block"),
         ("vit_dwee_patch16_reg1_gap_256", "has no single softmax attention in a block"),
         ("vit_dpwee_patch16_reg1_gap_256", "has no single softmax attention in a block"),

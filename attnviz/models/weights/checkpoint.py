@@ -168,7 +168,7 @@ def _locate(path: Path) -> tuple[list[Path], Path | None]:
         raise UsageError(f"checkpoint {path} does not exist", "give a file or a folder")
     if not folder:
         if not file:
-            raise UsageError(f"checkpoint {path} is no regular file", "give a file or a folder")
+            raise UsageError(f"checkpoint {path} is not a regular file", "give a file or a folder")
         config = path.parent / CONFIG
         in_folder = path.name.endswith(".index.json")
         files = _parts(path) if in_folder else [path]

@@ -123,7 +123,7 @@ def convert(
         elif name in _OUTSIDE:
             out[_OUTSIDE[name]] = tensor
         elif not name.startswith("rope_embeddings."):
-            raise CheckpointError(f"{path}: {name} is no tensor of a {source.value} model")
+            raise CheckpointError(f"{path}: {name} is not a tensor of a {source.value} model")
     biases: dict[str, Tensor] = {}
     for place, block in blocks.items():
         out |= _convert_block(block, place, source, path, biases)
@@ -147,7 +147,9 @@ def _convert_block(
             continue
         ours = _INSIDE.get(stem)
         if ours is None:
-            raise CheckpointError(f"{path}: {place}{name} is no tensor of a {source.value} model")
+            raise CheckpointError(
+                f"{path}: {place}{name} is not a tensor of a {source.value} model"
+            )
         if ours in ("q", "k", "v", "gate", "up"):
             parts[f"{ours}.{kind}"] = tensor
         else:

@@ -23,7 +23,7 @@ NATIVE = Size(224, 224)
         ((640, 427), 8, None, "aspect", (336, 224), (0, 0, 640, 427)),
         # 451 * 224 / 300 = 336.7; multiples of 16: 336
         ((300, 451), 16, None, "aspect", (224, 336), (0, 0, 300, 451)),
-        # 250 is no multiple of 8: 31.25 patches -> 31; 375 / 8 = 46.9 -> 47
+        # 250 is not a multiple of 8: 31.25 patches -> 31; 375 / 8 = 46.9 -> 47
         ((100, 150), 8, 250, "aspect", (248, 376), (0, 0, 100, 150)),
         # halfway between two multiples goes up: 100 -> 12.5 patches -> 13
         ((50, 50), 8, 100, "aspect", (104, 104), (0, 0, 50, 50)),
@@ -36,7 +36,7 @@ NATIVE = Size(224, 224)
         ((500, 334), 8, 224, "pad", (224, 224), (0, 0, 500, 224 * 334 / 150)),
         # fits inside 240 x 320: 334 / 500 * 240 = 160.3 -> 160
         ((500, 334), 8, (240, 320), "aspect", (240, 160), (0, 0, 500, 334)),
-        # 321 is no multiple of 8: the width becomes 320, the height 100 * 321 / 400 = 80.25 -> 80
+        # 321 is not a multiple of 8: the width becomes 320, the height 100 * 321 / 400 = 80.25 -> 80
         ((100, 400), 8, (241, 321), "aspect", (80, 320), (0, 0, 100, 400)),
         # 100 / 8 = 12.5 rounds to 104, which is above 100: 96
         ((100, 100), 8, (100, 100), "aspect", (96, 96), (0, 0, 100, 100)),

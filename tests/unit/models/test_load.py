@@ -117,7 +117,7 @@ def test_weights_that_no_shape_explains_ask_for_a_name(tmp_path):
     ("request_", "kind", "message"),
     [
         ({"name": "dino_vitz8"}, UnknownModelError, "did you mean dino_vit"),
-        ({"device": "abacus"}, UsageError, "is no device"),
+        ({"device": "abacus"}, UsageError, "is not a device"),
         ({"name": "dino_vits8", "args": {"colour": 3}}, UsageError, "--model-arg colour"),
         ({"name": "dino_vits8", "args": {"heads": 5, "depth": 1}}, UsageError, "num_heads=5"),
         ({"name": "dino_vits8", "args": {"depth": 0}}, UsageError, "depth=0 is too small"),
