@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 SCENE := tests/data/demo_scenes/scene_000
-.PHONY: help demo test check lint gallery figures bench docs baselines clean
+.PHONY: help demo test test-slow test-all check lint gallery figures bench docs baselines clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -21,10 +21,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## draw every kind of figure of the sample pictures into attnviz-out/
 	$(BIN)/attnviz render configs/demo.toml --overwrite
 
-test: $(READY) ## run the tests
+test: $(READY) ## run the quick tests: within five minutes on two cores
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY) ## run the tests that `test` leaves out: Ray, a browser, big inputs, many runs
+	$(BIN)/python -m pytest -m slow
+
+test-all: $(READY) ## run all tests
 	$(BIN)/python -m pytest
 
-check: lint gallery test ## everything that continuous integration runs
+check: lint gallery test test-slow ## everything that continuous integration runs
 
 lint: $(READY)
 	$(BIN)/ruff check .

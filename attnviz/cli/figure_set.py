@@ -96,7 +96,7 @@ def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
     values: dict[str, Any] = {"out": DEFAULT_OUT, "skip_existing": not overwrite}
     lines: dict[str, int] = {}
     for key, value in defaults.items():
-        if field_name(key) in options:
+        if field_name(key) in options and key not in KINDS[name].unused:
             values |= as_default(file.where("defaults", 0, key), key, value, options)
     for key, value in table.items():
         where = file.where("figure", number, key)

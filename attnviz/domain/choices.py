@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -153,6 +153,20 @@ class Engine(StrEnum):
 
     LOCAL = "local"
     RAY = "ray"
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """A percentile, 0..100, of all values that share a colour scale; written ``p99``."""
+
+    percent: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.percent <= 100:
+            raise ValueError(f"Percentile.percent is {self.percent}, not in 0..100")
+
+    def __repr__(self) -> str:
+        return f"p{self.percent:g}"
 
 
 def take_choices(values: Any) -> None:

@@ -35,3 +35,10 @@ class ModelInfo:
     weights_sha256: str | None = None
     random_weights: bool = False
     classes: int = 0
+
+    @property
+    def prefix_names(self) -> tuple[str, ...]:
+        """In the order of the tokens: ``CLS``, ``dist.`` (distillation), ``R1``, ``R2``, ..."""
+        others = self.prefix - self.registers - int(self.has_cls)
+        registers = (f"R{number}" for number in range(1, self.registers + 1))
+        return ("CLS",) * self.has_cls + ("dist.",) * max(others, 0) + tuple(registers)

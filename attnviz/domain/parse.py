@@ -10,7 +10,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES
+from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
@@ -143,14 +143,32 @@ def parse_width(text: str) -> float:
     return in_range("--width", width, least=1.0, most=100.0)
 
 
-def parse_limits(text: str | None) -> tuple[float, float] | None:
-    """``MIN,MAX`` with MIN below MAX."""
+def parse_limits(text: str | None) -> tuple[float | Percentile, float | Percentile] | None:
+    """``MIN,MAX`` with MIN below MAX; each is a value, or a percentile such as ``p99``.
+
+    Raises:
+        UsageError: Not of that form, or MIN is not below MAX.
+    """
     if text is None:
         return None
-    low, high = _numbers("--limits", text, 2, "write the lowest and the highest value, e.g. 0,0.02")
-    if not low < high:
-        raise UsageError(f"--limits: {text!r} is empty, the first number must be the smaller one")
-    return low, high
+    hint = "write the lowest and the highest value, e.g. 0,0.02, or percentiles, e.g. p1,p99"
+    parts = [part.strip().lower() for part in text.split(",")]
+    is_percentile = [part.startswith("p") for part in parts]
+    values = ",".join(part.removeprefix("p") for part in parts)
+    try:
+        low, high = _numbers("--limits", values, 2, hint)
+    except UsageError:
+        raise UsageError(f"--limits: {text!r} is not two values or percentiles", hint) from None
+    for number, percentile in zip((low, high), is_percentile, strict=True):
+        if percentile and not 0 <= number <= 100:
+            raise UsageError(f"--limits: percentile {number:g} is not in 0 to 100")
+    # A value and a percentile are compared once there are values.
+    if is_percentile[0] == is_percentile[1] and not low < high:
+        raise UsageError(f"--limits: {text!r} is empty, the first one must be the smaller one")
+    return (
+        Percentile(low) if is_percentile[0] else low,
+        Percentile(high) if is_percentile[1] else high,
+    )
 
 
 def parse_channels(

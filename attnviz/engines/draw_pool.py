@@ -160,6 +160,14 @@ def end_processes() -> None:
         process.kill()
 
 
+def default_workers(images: int) -> int:
+    """How many processes draw the figures of so many images where nobody says."""
+    if images == 1:
+        # Drawn here, unless a process is sooner there than this one has loaded matplotlib.
+        return int(is_ready())
+    return max(1, min(8, (os.cpu_count() or 2) - 1))
+
+
 _READY = threading.Event()
 
 

@@ -7,7 +7,6 @@ is bounded, so memory stays flat.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +15,8 @@ from typing import Any
 from attnviz.domain import ImageFile
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped
 from attnviz.domain.requests import RunRequest
-from attnviz.engines.draw_pool import Pending, Renderer, is_ready
+from attnviz.engines import draw_pool
+from attnviz.engines.draw_pool import Pending, Renderer
 from attnviz.engines.replicas import replicated
 from attnviz.models.backbone import Backbone
 from attnviz.output.plan import OutputPlan
@@ -40,7 +40,9 @@ class LocalRun:
 
     def events(self) -> Generator[Event, None, None]:
         """One event per image, in the order of the images if batches hold one each."""
-        workers = self._workers()
+        workers = self.request.workers
+        if workers is None:
+            workers = draw_pool.default_workers(len(self.plans))
         models = replicated(self.modelling, len(self.plans))
         with (
             ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
@@ -65,14 +67,6 @@ class LocalRun:
                 readers.shutdown(wait=False, cancel_futures=True)
                 renderer.cancel()
                 raise
-
-    def _workers(self) -> int:
-        if self.request.workers is not None:
-            return self.request.workers
-        if len(self.plans) == 1:
-            # Drawn here, unless a process is sooner there than this one has loaded matplotlib.
-            return int(is_ready())
-        return max(1, min(8, (os.cpu_count() or 2) - 1))
 
     def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[PreparedJob | Skipped | Failed]:
         window = READERS + 2

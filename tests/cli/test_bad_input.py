@@ -16,11 +16,10 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image, ImageFile
 
+from tests.helpers import kinds
 from tests.helpers.command_line import files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import png_header_only
-
-COMMANDS = ("heads", "layers", "rollout", "patch", "score", "features", "matrix", "qkv")
 
 
 def errors(run) -> list[str]:
@@ -188,7 +187,7 @@ def test_a_layer_out_of_range_states_the_range(real, tiny, photo, option, text):
 
 
 @pytest.mark.parametrize("text", ["2", "-3", "0,5"])
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "features"])
+@pytest.mark.parametrize("command", kinds.OF_HEADS)
 def test_a_head_out_of_range_states_the_range(real, tiny, photo, command, text):
     run = real(command, photo, *tiny, "--heads", text)
     assert run.code == 2

@@ -55,7 +55,7 @@ def test_a_layer_is_told_and_saved(real, tiny, photo, tmp_path):
     assert arrays(tmp_path / "attnviz-out" / "photo.features.npz")["layer"] == 0
     record = json.loads(run.out)
     assert record["options"]["layer"] == 0
-    assert [row["token"] for row in record["table"]] == ["prefix 0", "patches"]
+    assert [row["token"] for row in record["table"]] == ["CLS", "patches"]
     patches = record["table"][1]
     assert patches["norm_min"] <= patches["norm_median"] <= patches["norm_max"]
 

@@ -10,12 +10,11 @@ import typer
 from attnviz.cli.app import command_with_options
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.cli.toml_file import load_toml
-from attnviz.domain.kinds import kind_of
+from attnviz.domain.kinds import KINDS, kind_of
 from attnviz.errors import UsageError
+from tests.helpers import kinds
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("heads", "layers", "rollout", "patch", "score", "matrix", "qkv")
-SHOWN = (*COMMANDS, "features", "relevance")
 """The commands of the gallery."""
 
 WRITTEN = {
@@ -81,14 +80,14 @@ def test_options_about_all_pictures_are_none_of_a_figure(tmp_path, key):
 
 
 @pytest.mark.parametrize("underscores", [False, True])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_every_option_means_what_it_means_on_the_command_line(
     command, underscores, request_of, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     Path("w.pth").touch()
     options = options_of(command)
-    names = [name for name in options if name not in LEFT_OUT]
+    names = [name for name in options if name not in {*LEFT_OUT, *KINDS[command].unused}]
     assert set(names) <= WRITTEN.keys()
     lines = [f"{n.replace('-', '_') if underscores else n} = {WRITTEN[n]}" for n in names]
     head = ["[[figure]]", f'command = "{command}"', 'images = ["a.jpg", "b c.jpg"]']
@@ -237,4 +236,4 @@ def test_lines_of_keys_in_a_file_that_makes_it_hard(tmp_path):
 
 def test_the_sets_of_this_repository_can_be_read():
     figures = read_figure_set(ROOT / "configs" / "gallery.toml")
-    assert sorted(kind_of(f.request.command).name for f in figures) == sorted(SHOWN)
+    assert sorted(kind_of(f.request.command).name for f in figures) == sorted(kinds.ALL)

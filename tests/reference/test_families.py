@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 import attnviz as package
 from attnviz.attention.verify import verify
 from attnviz.errors import UnsupportedModelError
+from tests.helpers import kinds
 from tests.helpers.command_line import arrays, attnviz
 
 TOLERANCE = 1e-6
@@ -199,7 +200,7 @@ def test_a_headless_model_of_timm_keeps_timms_position_rule(loaded):
 
 
 @pytest.mark.parametrize("name", ["no class token, register", "SigLIP"])
-@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "score"])
+@pytest.mark.parametrize("command", kinds.OF_CLS)
 def test_without_a_class_token_its_commands_refuse(
     name, command, file_of, picture_file, tmp_path, capsys
 ):
