@@ -1,8 +1,8 @@
-"""The stages joined on one machine, for one picture or many.
+"""The stages on one machine, for one image or many.
 
-Reading runs ahead in threads, the model takes batches of one size in this process (on a CPU single
-pictures, one a core), drawing follows behind in processes that never import torch. Every queue is
-bounded, so memory stays flat.
+Reading runs ahead in threads, the model takes batches of one input size in this process (on a CPU
+single images, one per core), and drawing follows in processes that never import torch. Every queue
+is bounded, so memory stays flat.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READERS = 2
 
 
 class LocalRun:
-    """One run over pictures that exist, with a loaded model."""
+    """One run over existing images, with a loaded model."""
 
     def __init__(
         self, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
@@ -39,7 +39,7 @@ class LocalRun:
         self.modelling = ModelStage(request, model)
 
     def events(self) -> Generator[Event, None, None]:
-        """One event a picture, in the order of the pictures where batches hold one each."""
+        """One event per image, in the order of the images if batches hold one each."""
         workers = self.request.workers
         if workers is None:
             workers = draw_pool.default_workers(len(self.plans))

@@ -1,8 +1,8 @@
-"""The model stage on a CPU for many pictures: one picture a core instead of one over all cores.
+"""The model stage on a CPU for many images: one image per core instead of one over all cores.
 
-A pass that is split over cores waits for the slowest at every step, and beside a process that draws
-one always is slow. So each core has a model of its own; they share the weights. The numbers are
-those of one picture over all cores up to rounding: some products then add up in another order.
+A pass that is split over cores waits for the slowest at every step, and next to processes that
+draw, one is always slow. So each core has its own replica of the model; replicas share the weights.
+The numbers equal those of one image over all cores up to rounding: some sums have another order.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from attnviz.stages.read import ComputedImage, PreparedJob
 MODELS_MOST = 8
 
 BLOCK_MULTIPLICATIONS_MOST = 30e9
-"""Of one block of a picture: more take a core over a second, and an interrupt waits for them."""
+"""Of one block of one image: more take a core over a second, which delays an interrupt."""
 
 
 class _Stopped(Exception):  # noqa: N818 - a signal, not an error
-    """Ends a pass that nobody waits for any more."""
+    """Ends a pass whose result is no longer wanted."""
 
 
-def replicated(stage: ModelStage, pictures: int) -> ModelStage | Replicas:
-    """What takes so many pictures fastest: the stage itself, or models side by side."""
+def replicated(stage: ModelStage, images: int) -> ModelStage | Replicas:
+    """The fastest way through the model for so many images: the stage itself, or replicas of it."""
     if stage.model.device.type != "cpu" or (stage.request.batch_size or 1) > 1:
         return stage
-    count = min(pictures, cores(), MODELS_MOST)
+    count = min(images, cores(), MODELS_MOST)
     return Replicas(stage, count) if count > 1 else stage
 
 
 class Replicas:
-    """``count`` models of one stage's weights, each with its share of the cores."""
+    """``count`` replicas of a stage, which share its weights; each has its share of the cores."""
 
     def __init__(self, stage: ModelStage, count: int) -> None:
         self._whole = stage
@@ -55,9 +55,9 @@ class Replicas:
             self._idle.put(replica)
 
     def outcomes(
-        self, pictures: Iterable[PreparedJob | Skipped | Failed]
+        self, jobs: Iterable[PreparedJob | Skipped | Failed]
     ) -> Generator[ComputedImage | Skipped | Failed, None, None]:
-        """As ``ModelStage.outcomes``, in the order of the pictures."""
+        """As ``ModelStage.outcomes``, in the order of the jobs."""
         self._stopped.clear()
         all_cores = cores()
         each = max(1, all_cores // self._count)
@@ -65,7 +65,7 @@ class Replicas:
         pending: deque[Future[list[ComputedImage | Skipped | Failed]]] = deque()
         try:
             with _cores_back(all_cores):
-                for job in pictures:
+                for job in jobs:
                     if isinstance(job, PreparedJob) and not self._has_room(job):
                         while pending:
                             yield from pending.popleft().result()
@@ -92,7 +92,7 @@ class Replicas:
             self._idle.put(stage)
 
     def _has_room(self, job: PreparedJob) -> bool:
-        """Whether a picture may go beside others: in memory, and without holding up an end."""
+        """Whether an image may run next to others: memory, and the time to an interrupt."""
         size: Size = job.prepared.geometry.model_input
         info = self._whole.model.info
         if multiplications(info, size) / info.depth > BLOCK_MULTIPLICATIONS_MOST:
@@ -106,7 +106,7 @@ class Replicas:
 
 @contextmanager
 def _cores_back(count: int) -> Iterator[None]:
-    """Leave this many cores to a model afterwards: the matrix library has one setting for all."""
+    """Set the number of threads to this afterwards: the matrix library has one global setting."""
     try:
         yield
     finally:
