@@ -22,7 +22,7 @@ COMMANDS = (
 
 FAKE = """
 import sys, time, types
-import attnviz
+import attnviz.runs
 from pathlib import Path
 from attnviz.domain import ImageFile, WrittenFile
 from attnviz.domain.events import Done, Started
@@ -198,6 +198,43 @@ def test_an_interrupt_ends_quickly_with_130_and_no_traceback() -> None:
     assert process.returncode == 130
     assert err.startswith("stopped: ")
     assert err.rstrip().endswith("of 1000 done")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_an_interrupt_does_not_wait_for_a_long_step_of_the_main_thread():
+    """Python itself would handle it when the step is over; this one takes a minute."""
+    program = FAKE.format(total=1000, pause=0, name="f'{count}.png'")
+    stuck = "__import__('hashlib').pbkdf2_hmac('sha256', b'', b'', 10**8)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program.replace("time.sleep(0)", stuck)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0.png\n"
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=50)
+    assert time.monotonic() - begun < 2
+    assert (process.returncode, err) == (130, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_an_interrupt_while_modules_are_imported_gives_no_traceback():
+    for seconds in (0.15, 0.4):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "attnviz", "models"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        # It may have been through before.
+        assert (process.returncode, err) in ((130, ""), (0, "")), seconds
 
 
 def test_each_path_is_there_as_soon_as_its_picture_is_done() -> None:
