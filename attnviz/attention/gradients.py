@@ -15,8 +15,7 @@ from torch import Tensor
 
 from attnviz.attention.capture import AttentionCall, AttentionModel, intercepted
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
-from attnviz.domain.requests import no_gradients_in_float16
-from attnviz.errors import AttentionError, UnsupportedModelError
+from attnviz.errors import AttentionError, UnsupportedModelError, no_gradients_in_float16
 
 Target = Callable[[Tensor], Tensor]
 """From the tokens after the last norm (B, N, width) to one number a picture (B,)."""

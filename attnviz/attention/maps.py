@@ -19,9 +19,10 @@ from attnviz.attention.arrays import as_array, grid_of
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
-from attnviz.attention.stats import MatrixStats, entropy
+from attnviz.attention.stats import MatrixStats
 from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, Query, Size
-from attnviz.domain.requests import HeadsRequest, LayersRequest, PatchRequest
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, PatchRequest
+from attnviz.domain.row_statistics import entropy
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
 def patch_maps(
     model: AttentionModel,
     batch: Tensor,
-    cells: Sequence[Sequence[tuple[int, int]]],
     request: PatchRequest,
+    cells: Sequence[Sequence[tuple[int, int]]],
 ) -> list[PatchMaps]:
     """The attention of chosen patches; ``cells[i]`` are the (row, column) queries of image i.
 

@@ -12,7 +12,14 @@ import torch
 from attnviz.attention.blocks import most_rows
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
-from attnviz.domain.requests import CommandRequest, MatrixRequest, RelevanceRequest, RolloutRequest
+from attnviz.domain.kinds import (
+    CommandRequest,
+    MatrixRequest,
+    RelevanceRequest,
+    RolloutRequest,
+    kind_of,
+)
+from attnviz.domain.options import resolve
 from attnviz.errors import MemoryNeededError
 
 WIDTHS = 14
@@ -36,24 +43,42 @@ WHOLE_LIMIT_BYTES = 2_000_000_000
 SHARE = 0.9
 """How much of the free memory may be planned for."""
 
+UNKNOWN_BATCH = 1 << 16
+"""Images in a batch, at most, where the free memory is unknown."""
+
 
 def largest_batch(
-    info: ModelInfo, size: Size, command: CommandRequest, device: torch.device
+    info: ModelInfo, size: Size, request: CommandRequest, device: torch.device
 ) -> int:
-    """How many pictures of a model input size fit together.
+    """How many images of a model input size fit together, at least 1.
 
     Raises:
-        MemoryNeededError: Not even one fits; the message gives the largest size that does.
+        MemoryNeededError: Not even one fits.
+    """
+    check_memory(info, size, request, device)
+    free = free_bytes(device)
+    if free is None:
+        return UNKNOWN_BATCH
+    return max(1, int(SHARE * free / needed_bytes(info, tokens_of(info, size), request, device)))
+
+
+def check_memory(
+    info: ModelInfo, size: Size, request: CommandRequest, device: torch.device
+) -> None:
+    """Raise unless one image of a model input size fits into memory.
+
+    Raises:
+        MemoryNeededError: It does not fit; the message gives the largest size that does.
     """
     free = free_bytes(device)
     if free is None:
-        return 1 << 16
-    needed = needed_bytes(info, tokens_of(info, size), command, device)
+        return
+    needed = needed_bytes(info, tokens_of(info, size), request, device)
     if needed <= SHARE * free:
-        return int(SHARE * free / needed)
+        return
     raise MemoryNeededError(
         f"a model input of {size} needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
-        f"the largest square that fits is about --size {largest_side(info, command, device, free)}",
+        f"the largest square that fits is about --size {largest_side(info, request, device, free)}",
     )
 
 
@@ -103,24 +128,33 @@ def needed_bytes(
     """Estimated peak in bytes of one picture's pass, beyond the loaded weights."""
     block = info.heads * most_rows(info.heads, tokens, device) * tokens
     activations = 4 * (WIDTHS * info.width * tokens + block)
-    if isinstance(command, RelevanceRequest):
-        if command.method is RelevanceMethod.CONTRIBUTION:
-            return activations + 4 * WRITTEN_WIDTHS * info.width * tokens
-        return activations + 4 * KEPT_WIDTHS * info.width * tokens * info.depth
-    if isinstance(command, MatrixRequest):
-        heads = len(command.heads or range(info.heads))
-        cells = 4 * 2 * heads * min(tokens, info.prefix + CELLS_MOST) ** 2
-        whole = whole_bytes(heads, tokens) if command.whole else 0
-        return activations + 2 * cells + whole
-    if not isinstance(command, RolloutRequest):
-        return activations
+    extra = kind_of(command).extra_bytes
+    return activations + (0 if extra is None else int(resolve(extra)(info, tokens, command)))
+
+
+def relevance_bytes(info: ModelInfo, tokens: int, request: RelevanceRequest) -> int:
+    """What the way back from the target takes beyond the pass, in bytes."""
+    if request.method is RelevanceMethod.CONTRIBUTION:
+        return 4 * WRITTEN_WIDTHS * info.width * tokens
+    return 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+
+
+def matrix_bytes(info: ModelInfo, tokens: int, request: MatrixRequest) -> int:
+    """What the matrices that are drawn, and the whole ones, take beyond the pass, in bytes."""
+    heads = len(request.heads or range(info.heads))
+    cells = 4 * 2 * heads * min(tokens, info.prefix + CELLS_MOST) ** 2
+    return 2 * cells + (whole_bytes(heads, tokens) if request.whole else 0)
+
+
+def rollout_bytes(info: ModelInfo, tokens: int, request: RolloutRequest) -> int:
+    """What the layers' matrices, or what makes them again, take beyond the pass, in bytes."""
     matrix = 4 * tokens * tokens
-    layers = info.depth - command.options.start_layer % info.depth
+    layers = info.depth - request.options.start_layer % info.depth
     if matrix * layers <= KEEP_LIMIT_BYTES:
-        return activations + matrix * layers
+        return matrix * layers
     kept = 4 * 3 * info.width * tokens * layers  # q, k and v of every layer
     # To find the k-th smallest value of a matrix it may have to be copied.
-    return activations + kept + (2 * matrix if command.options.discard_ratio else 0)
+    return kept + (2 * matrix if request.options.discard_ratio else 0)
 
 
 def whole_bytes(heads: int, tokens: int) -> int:

@@ -12,7 +12,7 @@ from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer
 from attnviz.attention.pca import principal_components
 from attnviz.domain import Part, QkvMaps, Size
-from attnviz.domain.requests import QkvRequest
+from attnviz.domain.kinds import QkvRequest
 from attnviz.errors import AttentionError
 
 if TYPE_CHECKING:

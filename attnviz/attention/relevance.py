@@ -23,20 +23,20 @@ from torch.nn.functional import cosine_similarity
 
 from attnviz.attention.arrays import grid_of
 from attnviz.attention.capture import AttentionModel
+from attnviz.attention.checks import check_relevance, not_of_cls
 from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
-from attnviz.domain import ModelInfo, Picture, RelevanceMaps, RelevanceMethod
-from attnviz.domain.requests import RelevanceRequest
-from attnviz.errors import UsageError
+from attnviz.domain import FigureImage, ModelInfo, RelevanceMaps, RelevanceMethod
+from attnviz.domain.kinds import RelevanceRequest
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
     """The second picture of a likeness, and its feature (width,) float32."""
 
-    picture: Picture
+    picture: FigureImage
     feature: Tensor
 
 
@@ -48,7 +48,7 @@ def feature(info: ModelInfo, tokens: Tensor) -> Tensor:
     return tokens[:, 0] if info.has_cls else tokens[:, info.prefix :].mean(dim=1)
 
 
-def reference_of(model: AttentionModel, batch: Tensor, picture: Picture) -> Reference:
+def reference_of(model: AttentionModel, batch: Tensor, picture: FigureImage) -> Reference:
     """The reference of a second picture, given as a batch of one, (1, 3, h, w)."""
     with torch.no_grad():  # an inference tensor could not stand in the target
         found = feature(model.info, model.run(batch).float())[0]
@@ -57,48 +57,6 @@ def reference_of(model: AttentionModel, batch: Tensor, picture: Picture) -> Refe
 
 ALIKE = 2.5e-7
 """Four steps of float32 below 1: cosines within count as 1."""
-
-
-def check_target(info: ModelInfo, request: RelevanceRequest) -> None:
-    """Raise unless the request has one target, and one that the model has.
-
-    Raises:
-        UsageError: No target or two, a model without classifier, a class out of range.
-    """
-    chosen = request.class_index
-    if chosen is None and request.like is None:
-        raise UsageError(
-            "relevance needs a target: --class or --like",
-            "--like SECOND.jpg asks what makes the picture like a second one; --class N what "
-            "speaks for a class, where the weights come with a classifier",
-        )
-    if chosen is not None and request.like is not None:
-        raise UsageError("--class and --like exclude each other", "choose one target")
-    if chosen is None:
-        if request.method is RelevanceMethod.CONTRIBUTION and not info.has_cls:
-            raise _not_of_cls(info)
-        return
-    if not info.classes and info.random_weights:
-        raise UsageError(
-            "--class: random weights come without a classifier",
-            "give trained weights: --checkpoint FILE, or a model's name",
-        )
-    if not info.classes:
-        raise UsageError(
-            f"--class: {info.name} has no classifier",
-            "self-supervised models have no classes: use --like SECOND.jpg",
-        )
-    if not 0 <= chosen < info.classes:
-        raise UsageError(
-            f"--class {chosen} does not exist: {info.name} has classes 0 to {info.classes - 1}"
-        )
-
-
-def _not_of_cls(info: ModelInfo) -> UsageError:
-    return UsageError(
-        f"--method contribution: the target of {info.name} is not read from CLS alone",
-        "use --method chefer",
-    )
 
 
 def relevance_maps(
@@ -112,7 +70,7 @@ def relevance_maps(
         AttentionError: A gradient is not finite, or the attention breaks an invariant.
     """
     info = model.info
-    check_target(info, request)
+    check_relevance(info, request)
     heads = choose_heads(info, request.heads)
     grid = grid_of(model, batch)
     if request.method is RelevanceMethod.CONTRIBUTION:
@@ -207,7 +165,7 @@ def _by_contribution(
         assert model.head is not None
         direction = model.head.direction(request.class_index)
     if (request.class_index is not None and direction is None) or not info.has_cls:
-        raise _not_of_cls(info)
+        raise not_of_cls(info)
     check_norm(model.norm, info.name)
     written, cls, tokens = cls_contributions(model, batch, heads)
     target = _target(model, request, reference, tokens)

@@ -18,10 +18,10 @@ from torch import Tensor
 from attnviz.attention.arrays import grid_of
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
+from attnviz.attention.checks import check_keep_ratio
 from attnviz.attention.choose import choose_heads, choose_layer, need_cls
 from attnviz.domain import Query, ScoreMaps
-from attnviz.domain.requests import ScoreRequest
-from attnviz.errors import UsageError
+from attnviz.domain.kinds import ScoreRequest
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray
@@ -49,12 +49,6 @@ def keep_highest(score: FloatArray, keep_ratio: float) -> BoolArray:
     kept = np.zeros(score.size, dtype=np.bool_)
     kept[order[:count]] = True
     return kept.reshape(score.shape)
-
-
-def check_keep_ratio(keep_ratio: float) -> None:
-    """Raise UsageError unless the ratio is in (0, 1]."""
-    if not 0 < keep_ratio <= 1:
-        raise UsageError(f"keep ratio {keep_ratio} is not in (0, 1]", "0.7 keeps 70 % of tokens")
 
 
 def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> list[ScoreMaps]:

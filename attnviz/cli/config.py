@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand
 
-from attnviz.cli.parse import did_you_mean
 from attnviz.cli.toml_file import load_toml
-from attnviz.domain.config_source import Origin, field_name
+from attnviz.domain.config_source import ConfigSource, field_name
+from attnviz.domain.parse import did_you_mean
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class CommandWithFile(TyperCommand):
             return super().invoke(ctx)
 
 
-def said_by_typer(error: typer.TyperException) -> str:
+def typer_message(error: typer.TyperException) -> str:
     """What is wrong, without the words of the library that found it."""
     return error.format_message().replace("Value error, ", "")
 
@@ -53,28 +53,28 @@ def _located(context: Any) -> Iterator[None]:
     try:
         yield
     except (UsageError, typer.TyperException) as error:
-        origin = context.obj
-        if not isinstance(origin, Origin):
+        source = context.obj
+        if not isinstance(source, ConfigSource):
             raise
         if isinstance(error, UsageError):
             message, hint = error.message, error.hint
         else:
-            message, hint = said_by_typer(error), ""
-        told = _used(origin, context).explain(message, hint)
+            message, hint = typer_message(error), ""
+        told = _used(source, context).locate(message, hint)
         if told is None:
             raise
         raise told from error
 
 
-def _used(origin: Origin, context: Any) -> Origin:
+def _used(source: ConfigSource, context: Any) -> ConfigSource:
     """Without the options that the command line gave another value."""
     overridden = {
         name
-        for name in origin.lines
+        for name in source.lines
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }
-    lines = {name: line for name, line in origin.lines.items() if name not in overridden}
-    return Origin(origin.file, lines, origin.line)
+    lines = {name: line for name, line in source.lines.items() if name not in overridden}
+    return ConfigSource(source.file, lines, source.line)
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -93,7 +93,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         if field_name(key) not in options:
             raise unknown_option(where, str(context.info_name), key, options)
         context.default_map |= as_default(where, key, value, options)
-    context.obj = Origin(path, {field_name(key): n for key, n in file.keys_of().items()})
+    context.obj = ConfigSource(path, {field_name(key): n for key, n in file.keys_of().items()})
     return path
 
 

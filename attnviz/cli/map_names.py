@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from attnviz.cli.parse import did_you_mean
 from attnviz.domain import MapKind
-from attnviz.domain.requests import ShownMap
+from attnviz.domain.comparison import MapSpec
+from attnviz.domain.parse import did_you_mean
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _SHOWN = re.compile(
 _HINT = "write patch@3,7 (row, column) or patch@240,120px (x, y of the picture)"
 
 
-def parse_shown(texts: Sequence[str]) -> tuple[ShownMap, ...]:
+def parse_maps(texts: Sequence[str]) -> tuple[MapSpec, ...]:
     """The maps of a comparison, each once: ``mean,head:3,patch@3,7``, ``cosine@240,120px``.
 
     Raises:
@@ -29,10 +29,10 @@ def parse_shown(texts: Sequence[str]) -> tuple[ShownMap, ...]:
     """
     # A comma before a number stands inside a place.
     parts = (part for text in texts for part in re.split(r",(?! *[-+\d])", text))
-    return tuple(dict.fromkeys(_shown(part.strip()) for part in parts))
+    return tuple(dict.fromkeys(_map_spec(part.strip()) for part in parts))
 
 
-def _shown(text: str) -> ShownMap:
+def _map_spec(text: str) -> MapSpec:
     match = _SHOWN.fullmatch(text)
     name = re.split("[:@]", text)[0]
     if name not in set(MapKind):
@@ -46,7 +46,7 @@ def _shown(text: str) -> ShownMap:
     at_place = row is not None or x is not None
     if at_place != (kind in (MapKind.PATCH, MapKind.COSINE)):
         raise UsageError(f"--show: {text!r} {'has no' if at_place else 'needs a'} place", _HINT)
-    return ShownMap(
+    return MapSpec(
         kind,
         head=None if head is None else int(head),
         cell=None if row is None or column is None else (int(row), int(column)),

@@ -26,6 +26,9 @@ class Progress(Protocol):
     def update(self, done: int, failed: int) -> None:
         """So many are through, so many of them failed."""
 
+    def step(self, name: str, done: int, total: int) -> None:
+        """A part of the work on a single image begins; ``done`` of ``total`` are behind it."""
+
     def line(self, text: str) -> None:
         """Print a line without tearing the display."""
 
@@ -79,6 +82,13 @@ class LineProgress:
         left = duration((self._total - finished) / rate)
         self.line(f"{finished} of {self._total}{failures}, {pace(rate)}, {left} left")
 
+    def step(self, name: str, done: int, total: int) -> None:
+        """Name the step, if the last line is long enough ago."""
+        now = self._clock()
+        if now - self._last >= self._seconds:
+            self._last = now
+            self.line(f"{name}: step {done + 1} of {total}")
+
     def line(self, text: str) -> None:
         """Print a line."""
         print(text, file=self._stream, flush=True)
@@ -89,7 +99,7 @@ class LineProgress:
 
 
 class BarProgress:
-    """Rich's bar: pictures done, rate, time left, failures so far."""
+    """Rich's bar: images done, rate, time left, failures; or the steps of a single image."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -97,6 +107,7 @@ class BarProgress:
             BarColumn,
             MofNCompleteColumn,
             TextColumn,
+            TimeElapsedColumn,
             TimeRemainingColumn,
         )
         from rich.progress import Progress as RichProgress
@@ -112,7 +123,18 @@ class BarProgress:
             transient=True,
             redirect_stdout=False,
         )
+        # Steps differ in length: time that has passed says more than a guess at what is left.
+        self._step_display = RichProgress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            redirect_stdout=False,
+        )
         self._task: TaskID | None = None
+        self._step_task: TaskID | None = None
         self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -120,9 +142,10 @@ class BarProgress:
 
     def __exit__(self, *_exception: object) -> None:
         self._display.stop()
+        self._step_display.stop()
 
     def start(self, total: int) -> None:
-        """Show the bar; a single picture needs none."""
+        """Show the bar; a single image has none before its first step."""
         if total > 1:
             self._begun = time.monotonic()
             self._task = self._display.add_task("", total=total, rate="", failures="")
@@ -140,6 +163,13 @@ class BarProgress:
             rate=pace(rate) if finished else "",
             failures=f"{failed} failed" if failed else "",
         )
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """Move the bar of a single image."""
+        if self._step_task is None:
+            self._step_task = self._step_display.add_task("", total=total)
+            self._step_display.start()
+        self._step_display.update(self._step_task, completed=done, description=name)
 
     def line(self, text: str) -> None:
         """Print a line above the bar."""

@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnviz.cli.progress import make_progress
-from attnviz.domain.events import Done, Event, Failed, Gathered, Skipped, Started
+from attnviz.domain.events import (
+    Done,
+    Event,
+    Failed,
+    RunFilesWritten,
+    Skipped,
+    Started,
+    Step,
+)
 from attnviz.errors import UsageError
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,14 +87,17 @@ class Report:
         match event:
             case Started():
                 self._start(event)
+            case Step():
+                self._progress.step(event.name, event.done, event.total)
+                return
             case Done():
                 self._finish_one(event)
             case Skipped():
                 self._skip(event)
             case Failed():
                 self._fail(event)
-            case Gathered():
-                self._gathered(event)
+            case RunFilesWritten():
+                self._run_files_written(event)
         self._progress.update(self._done + self._skipped, self._failed)
 
     def _start(self, event: Started) -> None:
@@ -101,7 +112,7 @@ class Report:
     def _finish_one(self, event: Done) -> None:
         self._done += 1
         for note in event.notes:
-            self._say(f"note: {_about(str(event.file.path), note)}")
+            self._say(f"note: {note if event.images else _about(str(event.file.path), note)}")
         if self._total == 1 and event.table and not self._quiet:
             print_table(event.table, self._err)
         if self._as_json:
@@ -133,10 +144,10 @@ class Report:
                 }
             )
 
-    def _gathered(self, event: Gathered) -> None:
+    def _run_files_written(self, event: RunFilesWritten) -> None:
         for file in event.written:
             if file.kind == "failures":
-                self._say(f"note: the failures are listed in {shown(file.path)}")
+                self._say(f"note: the failures are listed in {printable(file.path)}")
             elif not self._as_json:
                 self._print(str(file.path))
             else:
@@ -214,14 +225,14 @@ def _cell(value: Any) -> str:
 
 def _about(name: str, message: str) -> str:
     """The message with the full name in it, once."""
-    full = shown(name)
+    full = printable(name)
     if full in message or name == "-":  # a list's own message calls it standard input
         return message
-    return f"{full}: {message.removeprefix(f'{shown(Path(name).name)}: ')}"
+    return f"{full}: {message.removeprefix(f'{printable(Path(name).name)}: ')}"
 
 
 def _passed_over(skipped: Sequence[tuple[str, str]]) -> str:
-    names = ", ".join(f"{shown(name)} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
+    names = ", ".join(f"{printable(name)} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
     more = len(skipped) - _NAMES_SHOWN
     names += f" and {more} more" if more > 0 else ""
     return f"passed over {len(skipped)} file{'s' * (len(skipped) > 1)}: {names}"

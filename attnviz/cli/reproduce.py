@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import DEFAULT_MAX_PIXELS, DEFAULT_OUT
-from attnviz.output.plan import shortened
+from attnviz.output.plan import shortened_stem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ def _arguments(record: Mapping[str, Any], figure: Path) -> Iterator[str]:
         yield from _option("out", str(figure.parent))
     images = list(pictures_of(record))
     stem = _stem(figure, str(record["command"]))
-    if len(images) > 1 or stem != shortened(_plain_stem(images[0])):
+    if len(images) > 1 or stem != shortened_stem(_plain_stem(images[0])):
         yield from _option("name", stem)
     if "checkpoints" in record:
         yield from _option("image", images[0])

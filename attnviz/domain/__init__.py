@@ -53,19 +53,28 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
-from attnviz.domain.explorer import QueryKeys
-from attnviz.domain.features import (
-    FeaturesMaps,
-)
+from attnviz.domain.explorer import LayerFactors, QueryKeys
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
     Size,
 )
-from attnviz.domain.maps import (
+from attnviz.domain.image import (
+    FigureImage,
+    ImageFile,
+    PreparedImage,
+    RgbImage,
+    sha256_of,
+)
+from attnviz.domain.kinds import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
+    Maps,
+    MatrixMaps,
     PatchMaps,
+    QkvMaps,
+    RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
@@ -73,37 +82,10 @@ from attnviz.domain.maps import (
 from attnviz.domain.model import (
     ModelInfo,
 )
-from attnviz.domain.picture import (
-    ImageFile,
-    Picture,
-    PreparedImage,
-    RgbImage,
-    sha256_of,
-)
-from attnviz.domain.relevance import (
-    RelevanceMaps,
-)
 from attnviz.domain.shard import Shard
-from attnviz.domain.tokens import (
-    MatrixMaps,
-    QkvMaps,
-)
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
-
-Maps = (
-    HeadsMaps
-    | LayersMaps
-    | RolloutMaps
-    | PatchMaps
-    | ScoreMaps
-    | RelevanceMaps
-    | FeaturesMaps
-    | MatrixMaps
-    | QkvMaps
-)
-"""What a command computes of one picture."""
 
 __all__ = [
     "COLUMN_INCHES",
@@ -130,6 +112,7 @@ __all__ = [
     "Engine",
     "EvolutionMaps",
     "FeaturesMaps",
+    "FigureImage",
     "Fit",
     "FitGeometry",
     "FloatArray",
@@ -139,6 +122,7 @@ __all__ = [
     "ImageFormat",
     "IntArray",
     "Interpolation",
+    "LayerFactors",
     "LayersMaps",
     "MapKind",
     "Maps",
@@ -147,7 +131,6 @@ __all__ = [
     "Norm",
     "Part",
     "PatchMaps",
-    "Picture",
     "Positions",
     "Precision",
     "PreparedImage",

@@ -1,7 +1,7 @@
 """What happens during a run, one value at a time, in the order in which it happens.
 
 The pipeline yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` for every picture;
-``gather`` adds one ``Gathered`` where a run leaves files beside its figures.
+``collect_outputs`` adds one ``RunFilesWritten`` where a run leaves files beside its figures.
 Whoever reads them (the command line, a script) decides what to print; the pipeline prints nothing.
 """
 
@@ -33,11 +33,24 @@ class Started:
 
 
 @dataclass(frozen=True)
+class Step:
+    """Part of the work on a single image begins: ``done`` of ``total`` parts are behind it.
+
+    ``name``: what is done now, e.g. "computing the rollout".
+    """
+
+    name: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Done:
     """One picture's files stand complete.
 
     ``record``: the JSON record (model, image, options, versions). ``table``: the numbers of the
     figure, one row a head, layer or query, as JSON-ready values under column names.
+    ``images``: of a figure of several, all of them; a note then names the image that it is about.
     """
 
     file: ImageFile
@@ -45,6 +58,7 @@ class Done:
     record: dict[str, Any] = field(default_factory=dict)
     table: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    images: tuple[ImageFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,13 +89,13 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class RunFilesWritten:
     """The pictures are through, and what the run leaves about all of them stands complete."""
 
     written: tuple[WrittenFile, ...]
 
 
-SAME_WORK = "made from the same picture, weights and options"
+UP_TO_DATE = "made from the same picture, weights and options"
 """Why a picture whose figures stand already is skipped."""
 
-Event = Started | Done | Skipped | Failed | Gathered
+Event = Started | Step | Done | Skipped | Failed | RunFilesWritten

@@ -13,17 +13,16 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from attnviz.attention.tables import table
 from attnviz.domain import ImageFile
-from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped
 from attnviz.domain.requests import RunRequest
 from attnviz.engines.draw_pool import Pending, Renderer, is_ready
-from attnviz.engines.replicas import side_by_side
+from attnviz.engines.replicas import replicated
 from attnviz.models.backbone import Backbone
 from attnviz.output.plan import OutputPlan
 from attnviz.stages.draw import RenderJob, finish, job_of
 from attnviz.stages.model import ModelStage
-from attnviz.stages.read import ReadStage, Ready, Seen
+from attnviz.stages.read import ComputedImage, PreparedJob, ReadStage
 
 READERS = 2
 
@@ -42,20 +41,22 @@ class LocalRun:
     def events(self) -> Generator[Event, None, None]:
         """One event a picture, in the order of the pictures where batches hold one each."""
         workers = self._workers()
-        models = side_by_side(self.modelling, len(self.plans))
+        models = replicated(self.modelling, len(self.plans))
         with (
             ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
             Renderer(workers) as renderer,
         ):
-            waiting: deque[tuple[Seen, tuple[dict[str, Any], ...], Pending | None]] = deque()
+            waiting: deque[tuple[ComputedImage, tuple[dict[str, Any], ...], Pending | None]] = (
+                deque()
+            )
             try:
                 for outcome in models.outcomes(self._read_ahead(readers)):
-                    if not isinstance(outcome, Seen):
+                    if not isinstance(outcome, ComputedImage):
                         yield outcome
                     else:
-                        current = outcome.ready.current
+                        current = outcome.job.current
                         pending = None if current else renderer.submit(self._job(outcome))
-                        waiting.append((outcome, table(outcome.maps), pending))
+                        waiting.append((outcome, outcome.maps.rows(), pending))
                     while waiting and (len(waiting) > 2 * workers or _is_done(waiting[0][2])):
                         yield self._finished(renderer, *waiting.popleft())
                 while waiting:
@@ -73,9 +74,9 @@ class LocalRun:
             return int(is_ready())
         return max(1, min(8, (os.cpu_count() or 2) - 1))
 
-    def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[Ready | Skipped | Failed]:
+    def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[PreparedJob | Skipped | Failed]:
         window = READERS + 2
-        pending: deque[Future[Ready | Skipped | Failed]] = deque()
+        pending: deque[Future[PreparedJob | Skipped | Failed]] = deque()
         for file, plan in self.plans.items():
             pending.append(readers.submit(self.reading.read, file, plan))
             if len(pending) > window:
@@ -83,19 +84,19 @@ class LocalRun:
         while pending:
             yield pending.popleft().result()
 
-    def _job(self, seen: Seen) -> RenderJob:
-        return job_of(self.request, self.plans[seen.ready.file], seen.ready, seen.maps)
+    def _job(self, computed: ComputedImage) -> RenderJob:
+        return job_of(self.request, self.plans[computed.job.file], computed.job, computed.maps)
 
     def _finished(
         self,
         renderer: Renderer,
-        seen: Seen,
+        computed: ComputedImage,
         rows: tuple[dict[str, Any], ...],
         pending: Pending | None,
     ) -> Done | Skipped | Failed:
         if pending is None:
-            return Skipped(seen.ready.file, SAME_WORK, rows)
-        return finish(seen.ready, rows, seen.notes, lambda: renderer.result(pending))
+            return Skipped(computed.job.file, UP_TO_DATE, rows)
+        return finish(computed.job, rows, computed.notes, lambda: renderer.result(pending))
 
 
 def _is_done(pending: Pending | None) -> bool:

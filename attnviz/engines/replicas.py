@@ -20,7 +20,7 @@ from attnviz.domain import Size
 from attnviz.domain.events import Failed, Skipped
 from attnviz.models.backbone import compute_with, cores
 from attnviz.stages.model import ModelStage
-from attnviz.stages.read import Ready, Seen
+from attnviz.stages.read import ComputedImage, PreparedJob
 
 MODELS_MOST = 8
 
@@ -32,15 +32,15 @@ class _Stopped(Exception):  # noqa: N818 - a signal, not an error
     """Ends a pass that nobody waits for any more."""
 
 
-def side_by_side(stage: ModelStage, pictures: int) -> ModelStage | SideBySide:
+def replicated(stage: ModelStage, pictures: int) -> ModelStage | Replicas:
     """What takes so many pictures fastest: the stage itself, or models side by side."""
     if stage.model.device.type != "cpu" or (stage.request.batch_size or 1) > 1:
         return stage
     count = min(pictures, cores(), MODELS_MOST)
-    return SideBySide(stage, count) if count > 1 else stage
+    return Replicas(stage, count) if count > 1 else stage
 
 
-class SideBySide:
+class Replicas:
     """``count`` models of one stage's weights, each with its share of the cores."""
 
     def __init__(self, stage: ModelStage, count: int) -> None:
@@ -55,25 +55,25 @@ class SideBySide:
             self._idle.put(replica)
 
     def outcomes(
-        self, pictures: Iterable[Ready | Skipped | Failed]
-    ) -> Generator[Seen | Skipped | Failed, None, None]:
+        self, pictures: Iterable[PreparedJob | Skipped | Failed]
+    ) -> Generator[ComputedImage | Skipped | Failed, None, None]:
         """As ``ModelStage.outcomes``, in the order of the pictures."""
         self._stopped.clear()
         all_cores = cores()
         each = max(1, all_cores // self._count)
         pool = ThreadPoolExecutor(self._count, "model", initializer=compute_with, initargs=(each,))
-        pending: deque[Future[list[Seen | Skipped | Failed]]] = deque()
+        pending: deque[Future[list[ComputedImage | Skipped | Failed]]] = deque()
         try:
             with _cores_back(all_cores):
-                for ready in pictures:
-                    if isinstance(ready, Ready) and not self._has_room(ready):
+                for job in pictures:
+                    if isinstance(job, PreparedJob) and not self._has_room(job):
                         while pending:
                             yield from pending.popleft().result()
                         with _cores_back(each):
                             compute_with(all_cores)
-                            yield from self._whole.outcomes([ready])
+                            yield from self._whole.outcomes([job])
                         continue
-                    pending.append(pool.submit(self._take, ready))
+                    pending.append(pool.submit(self._take, job))
                     if len(pending) > self._count:
                         yield from pending.popleft().result()
                 while pending:
@@ -82,18 +82,18 @@ class SideBySide:
             self._stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, ready: Ready | Skipped | Failed) -> list[Seen | Skipped | Failed]:
-        if not isinstance(ready, Ready):
-            return [ready]
+    def _take(self, job: PreparedJob | Skipped | Failed) -> list[ComputedImage | Skipped | Failed]:
+        if not isinstance(job, PreparedJob):
+            return [job]
         stage = self._idle.get()
         try:
-            return list(stage.outcomes([ready]))
+            return list(stage.outcomes([job]))
         finally:
             self._idle.put(stage)
 
-    def _has_room(self, ready: Ready) -> bool:
+    def _has_room(self, job: PreparedJob) -> bool:
         """Whether a picture may go beside others: in memory, and without holding up an end."""
-        size: Size = ready.prepared.geometry.model_input
+        size: Size = job.prepared.geometry.model_input
         info = self._whole.model.info
         if multiplications(info, size) / info.depth > BLOCK_MULTIPLICATIONS_MOST:
             return False

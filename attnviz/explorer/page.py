@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
-from attnviz.explorer.factors import compressed, factors, packed
+from attnviz.explorer.packing import compress, pack
 from attnviz.explorer.picture import data_address, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from attnviz.domain import ByteArray, ModelInfo, Provenance, QueryKeys, RolloutMaps
+    from attnviz.domain import ByteArray, LayerFactors, ModelInfo, Provenance, RolloutMaps
 
 CMAPS = ("inferno", "viridis", "magma", "cividis", "gray", "hot")
 """Colour maps that a page offers: perceptually uniform ones, grey, and the older figures' hot."""
@@ -38,13 +38,16 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class PageContent:
-    """What a page shows. ``rollout``: at the depths of the page's layers; None without.
+    """What a page shows.
+
+    layers: each layer's queries and keys, by its index in the model; at least one.
+    rollout: up to each of these layers; None for a page without.
 
     pixels: (height, width, 3) uint8 of the original picture. name: the picture's, as text.
     record: how the page was made, as one line of JSON.
     """
 
-    maps: QueryKeys
+    layers: Mapping[int, LayerFactors]
     rollout: RolloutMaps | None
     pixels: ByteArray
     name: str
@@ -92,19 +95,14 @@ def token_names(info: ModelInfo) -> list[str]:
 
 def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
     """What the scripts read at once, and the compressed blocks that they read when needed."""
-    maps, info = content.maps, content.provenance.model
-    blocks: dict[str, str] = {}
-    steps, ranks = [], []
-    for place, layer in enumerate(maps.layers):
-        rounded = factors(maps.query[place], maps.key[place])
-        blocks[f"layer-{layer}"] = _base64(packed(rounded))
-        steps.append(rounded.step)
-        ranks.append(rounded.query.shape[0])
+    info = content.provenance.model
+    layers = content.layers.values()
+    blocks = {f"layer-{i}": _base64(pack(layer)) for i, layer in content.layers.items()}
     if content.rollout is not None:
         prefix = content.rollout.at_depth_prefix
         patches = content.rollout.at_depth.reshape(prefix.shape[0], -1)
         rows = np.ascontiguousarray(np.concatenate([prefix, patches], axis=1), "<f4")  # K, N
-        blocks["rollout"] = _base64(compressed(rows.tobytes()))
+        blocks["rollout"] = _base64(compress(rows.tobytes()))
     image = seen(content.pixels, content.provenance.geometry)
     facts = {
         "version": VERSION,
@@ -113,11 +111,11 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
         "random": info.random_weights,
         "grid": list(content.provenance.geometry.grid),
         "prefix": token_names(info),
-        "heads": int(maps.query.shape[1]),
-        "layers": list(maps.layers),
+        "heads": next(iter(layers)).query.shape[1],
+        "layers": list(content.layers),
         "depth": info.depth,
-        "ranks": ranks,
-        "steps": steps,
+        "ranks": [layer.query.shape[0] for layer in layers],
+        "steps": [layer.step for layer in layers],
         "rollout": _rollout_facts(content.rollout),
         "picture": {"width": image.width, "height": image.height, "address": data_address(image)},
         "cmaps": {name: _base64(_table(name)) for name in CMAPS},

@@ -19,26 +19,25 @@ import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, get_args
+from typing import TYPE_CHECKING, TextIO
 
 from attnviz.domain import SUMMARY, ImageFile
-from attnviz.domain.options import command_name
-from attnviz.domain.requests import CommandRequest
+from attnviz.domain.kinds import FIGURE_COMMANDS
 from attnviz.errors import AttnvizError, ImageError
-from attnviz.images.formats import PICTURE_SUFFIXES
-from attnviz.images.names import natural_key, shown
+from attnviz.images.formats import IMAGE_SUFFIXES
+from attnviz.images.names import natural_key, printable
 from attnviz.storage import Address, is_address, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MAGIC = frozenset("*?[")
-_WRITTEN_MARKS = frozenset("." + command_name(kind()) for kind in get_args(CommandRequest))
+_WRITTEN_MARKS = frozenset(f".{command}" for command in FIGURE_COMMANDS)
 _WRITTEN_SUMMARIES = tuple(f"{mark}.{SUMMARY}." for mark in sorted(_WRITTEN_MARKS))
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundImages:
     """What the inputs came to.
 
     ``skipped``: paths met on a search that are no pictures, each with the reason in a few words.
@@ -52,7 +51,7 @@ class Found:
 
 def find_images(
     inputs: Sequence[str], *, stdin: TextIO | None = None, exclude: Path | None = None
-) -> Found:
+) -> FoundImages:
     """All pictures that the inputs name.
 
     ``exclude`` is the output folder: searches do not enter it. Where it is itself searched, files
@@ -91,13 +90,13 @@ class _Search:
         self._skipped: dict[Path, str] = {}
         self._missing: list[tuple[str, AttnvizError]] = []
 
-    def found(self) -> Found:
-        return Found(
+    def found(self) -> FoundImages:
+        return FoundImages(
             tuple(self._files.values()), tuple(self._skipped.items()), tuple(self._missing)
         )
 
     def miss(self, written: str, reason: str, hint: str) -> None:
-        name = "standard input" if written == "-" else shown(written) or "''"
+        name = "standard input" if written == "-" else printable(written) or "''"
         self._missing.append((written, ImageError(f"{name} {reason}", hint)))
 
     def take_input(self, written: str) -> None:
@@ -152,7 +151,7 @@ class _Search:
         for name in names:
             if any(part.startswith(".") for part in Path(name).parts):
                 self._skipped[base / name] = "hidden"
-            elif not any_suffix and Path(name).suffix.lower() not in PICTURE_SUFFIXES:
+            elif not any_suffix and Path(name).suffix.lower() not in IMAGE_SUFFIXES:
                 self._skipped[base / name] = "no picture suffix"
             elif self._is_own_output(base / name):
                 self._skipped[base / name] = "a figure of an earlier run"
@@ -227,7 +226,7 @@ class _Search:
 
     def _offer(self, path: Path, base: Path, *, any_suffix: bool) -> int:
         """Take a file that a search met, if it is a picture: 1, else 0."""
-        if not any_suffix and path.suffix.lower() not in PICTURE_SUFFIXES:
+        if not any_suffix and path.suffix.lower() not in IMAGE_SUFFIXES:
             self._skipped[path] = "no picture suffix"
             return 0
         if self._is_own_output(path):

@@ -29,7 +29,7 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
 }
 """Pillow's name of each format and its suffixes, lower case."""
 
-PICTURE_SUFFIXES = frozenset(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+IMAGE_SUFFIXES = frozenset(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
 
 # A phone's JPEG that carries a second picture is an MPO; both are rightly named .jpg.
 _SAME_FAMILY = {"MPO": "JPEG", "DIB": "BMP"}
@@ -68,7 +68,7 @@ def plug_in_for(data: bytes) -> PlugIn | None:
 def suffix_fits(suffix: str, pillow_format: str) -> bool:
     """Whether the suffix says what the content is. An unknown suffix says nothing: True."""
     lower = suffix.lower()
-    if lower not in PICTURE_SUFFIXES:
+    if lower not in IMAGE_SUFFIXES:
         return True
     family = _SAME_FAMILY.get(pillow_format, pillow_format)
     members = [name for name in SUFFIXES if _SAME_FAMILY.get(name, name) == family]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from attnviz.domain import Size
 from attnviz.errors import ImageError
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,14 +36,14 @@ def read_mask(path: Path, size: Size) -> BoolArray:
             found = Size(image.height, image.width)
             if found != size:
                 raise ImageError(
-                    f"the mask {shown(path)} is {found} pixels large, its picture {size}",
+                    f"the mask {printable(path)} is {found} pixels large, its picture {size}",
                     "a mask needs a pixel for every pixel of its picture",
                 )
             mask = _object_pixels(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ImageError(f"the mask {shown(path)} cannot be read ({error})") from error
+        raise ImageError(f"the mask {printable(path)} cannot be read ({error})") from error
     if not mask.any():
-        raise ImageError(f"the mask {shown(path)} holds no object: no pixel is above 0")
+        raise ImageError(f"the mask {printable(path)} holds no object: no pixel is above 0")
     return mask
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _DIGITS = re.compile(r"(\d+)")
 
 
-def shown(name: PurePath | str) -> str:
+def printable(name: PurePath | str) -> str:
     """The name on one line that any terminal prints: control and undecodable characters escaped."""
     text = str(name)
     if text.isprintable():

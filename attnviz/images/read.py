@@ -22,7 +22,7 @@ from attnviz.domain import RgbImage, Size, sha256_of
 from attnviz.errors import ImageError
 from attnviz.images.colour import to_srgb
 from attnviz.images.formats import SUFFIXES, PlugIn, plug_in_for, suffix_fits
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 from attnviz.images.quiet import quiet
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read_image(file: ImageFile, *, max_pixels: int) -> RgbImage:
     Raises ImageError: missing, no regular file, empty, no known format, damaged, cut short, more
     than ``max_pixels`` pixels, or values without a known meaning.
     """
-    name = shown(file.path)
+    name = printable(file.path)
     data = _read_bytes(file.path, name, max_pixels)
     try:
         with quiet():
@@ -175,7 +175,7 @@ def _check_size(size: Size, name: str, max_pixels: int) -> None:
 def _notes_on_the_file(image: PillowFile, form: str, path: Path, data: bytes) -> tuple[str, ...]:
     notes = []
     if not suffix_fits(path.suffix, form):
-        notes.append(f"{form} content under the suffix {shown(path.suffix)}")
+        notes.append(f"{form} content under the suffix {printable(path.suffix)}")
     frames = _frame_count(image, form, data)
     if frames > 1:
         notes.append(f"first of {frames} frames")
@@ -220,4 +220,4 @@ def _words_of_a_text(data: bytes) -> str | None:
 def _reason(error: BaseException) -> str:
     """The error in a few words on one line, without numbers and paths that Python adds."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return shown(" ".join(text.split()).rstrip(".")) or type(error).__name__
+    return printable(" ".join(text.split()).rstrip(".")) or type(error).__name__

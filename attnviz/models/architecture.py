@@ -10,7 +10,7 @@ from attnviz.domain import Size
 from attnviz.errors import CheckpointError, UsageError
 
 if TYPE_CHECKING:
-    from attnviz.models.weights.facts import Facts
+    from attnviz.models.weights.inferred import InferredConfig
 
 MODEL_ARGS = {
     "width": "embed_dim",
@@ -50,14 +50,18 @@ def timm_arguments(args: Mapping[str, int], *, eva: bool = False) -> dict[str, A
     return {words[name]: value for name, value in args.items()}
 
 
-def stored_grid(facts: Facts) -> dict[str, Any]:
+def stored_grid(inferred: InferredConfig) -> dict[str, Any]:
     """The argument that gives a module the position grid its weights were stored with."""
-    if facts.grid is None:
+    if inferred.grid is None:
         return {}
-    return {"img_size": (facts.grid.height * facts.patch, facts.grid.width * facts.patch)}
+    return {
+        "img_size": (inferred.grid.height * inferred.patch, inferred.grid.width * inferred.patch)
+    }
 
 
-def from_facts(facts: Facts, args: Mapping[str, int], *, dino: bool = False) -> Architecture:
+def from_inferred(
+    inferred: InferredConfig, args: Mapping[str, int], *, dino: bool = False
+) -> Architecture:
     """A module for a network that no name stands for, from its own shapes.
 
     ``dino``: a plain ViT gets its pixels as DINO's do, not as supervised ones. The head count is
@@ -66,53 +70,55 @@ def from_facts(facts: Facts, args: Mapping[str, int], *, dino: bool = False) -> 
     Raises:
         CheckpointError: Something about the network cannot be told from the file.
     """
-    heads = args.get("heads", facts.heads)
+    heads = args.get("heads", inferred.heads)
     if heads is None:
         raise CheckpointError(
             "these weights fit no model of the catalogue, and the number of heads is not stored "
-            f"in them (patch {facts.patch}, width {facts.width}, depth {facts.depth})",
+            f"in them (patch {inferred.patch}, width {inferred.width}, depth {inferred.depth})",
             "name the model with --model, or give --model-arg heads=N",
         )
-    if facts.width % heads:
-        raise CheckpointError(f"{heads} heads do not divide the width {facts.width} of the weights")
+    if inferred.width % heads:
+        raise CheckpointError(
+            f"{heads} heads do not divide the width {inferred.width} of the weights"
+        )
     arguments: dict[str, Any] = {
-        "patch_size": facts.patch,
-        "embed_dim": facts.width,
-        "depth": facts.depth,
+        "patch_size": inferred.patch,
+        "embed_dim": inferred.width,
+        "depth": inferred.depth,
         "num_heads": heads,
-        "qkv_bias": facts.qkv_bias,
-        **stored_grid(facts),
+        "qkv_bias": inferred.qkv_bias,
+        **stored_grid(inferred),
     }
-    if facts.layer_scale:
+    if inferred.layer_scale:
         arguments["init_values"] = 1e-5
-    if facts.rotary:
-        arguments["num_reg_tokens"] = facts.registers
-        arguments["mlp_ratio"] = facts.mlp_hidden / facts.width
-        name = "vit_small_plus_patch16_dinov3" if facts.gated_mlp else "vit_small_patch16_dinov3"
+    if inferred.rotary:
+        arguments["num_reg_tokens"] = inferred.registers
+        arguments["mlp_ratio"] = inferred.mlp_hidden / inferred.width
+        name = "vit_small_plus_patch16_dinov3" if inferred.gated_mlp else "vit_small_patch16_dinov3"
         return Architecture(name, arguments)
-    arguments["mlp_ratio"] = facts.mlp_hidden / facts.width * (2 if facts.gated_mlp else 1)
-    if facts.distilled:
+    arguments["mlp_ratio"] = inferred.mlp_hidden / inferred.width * (2 if inferred.gated_mlp else 1)
+    if inferred.distilled:
         return Architecture("deit_tiny_distilled_patch16_224", arguments)
-    if facts.gated_mlp:
+    if inferred.gated_mlp:
         name = "vit_giant_patch14_dinov2"
-    elif facts.layer_scale:
+    elif inferred.layer_scale:
         name = "vit_small_patch14_dinov2"
     else:
         name = "vit_small_patch16_224.dino" if dino else "vit_small_patch16_224"
     arguments |= {
-        "class_token": facts.has_cls,
-        "global_pool": "token" if facts.has_cls else "avg",
-        "reg_tokens": facts.registers,
-        "no_embed_class": facts.positions_prefix == 0 and facts.prefix > 0,
-        "qk_norm": facts.qk_norm,
+        "class_token": inferred.has_cls,
+        "global_pool": "token" if inferred.has_cls else "avg",
+        "reg_tokens": inferred.registers,
+        "no_embed_class": inferred.positions_prefix == 0 and inferred.prefix > 0,
+        "qk_norm": inferred.qk_norm,
     }
     return Architecture(name, arguments)
 
 
-def native_size(facts: Facts) -> Size | None:
+def native_size(inferred: InferredConfig) -> Size | None:
     """The input size that a checkpoint speaks of: its config's, or that of its position grid."""
-    if facts.image_size is not None:
-        return facts.image_size
-    if facts.grid is None:
+    if inferred.image_size is not None:
+        return inferred.image_size
+    if inferred.grid is None:
         return None
-    return Size(facts.grid.height * facts.patch, facts.grid.width * facts.patch)
+    return Size(inferred.grid.height * inferred.patch, inferred.grid.width * inferred.patch)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attnviz.errors import CheckpointError
 from attnviz.models.weights.checkpoint import Checkpoint
-from attnviz.models.weights.facts import SEPARATE_BIAS
+from attnviz.models.weights.inferred import SEPARATE_BIAS
 from attnviz.models.weights.layouts import HEADS
 
 ROPE_TOLERANCE = 0.01
@@ -97,7 +97,7 @@ def _check_rotation(module: Any, checkpoint: Checkpoint) -> None:
     periods = getattr(getattr(module, "rope", None), "periods", None)
     if periods is None:
         return
-    count, theta = len(periods), checkpoint.facts.rope_theta
+    count, theta = len(periods), checkpoint.inferred.rope_theta
     stored = checkpoint.tensors.get("rope.periods")
     if stored is None and theta is not None:
         stored = theta ** (torch.arange(count, dtype=torch.float32) / count)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attnviz.domain import ModelInfo
 from attnviz.errors import CheckpointError
 from attnviz.models.weights.checkpoint import Checkpoint
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import Source
 
 _CLASSIFIERS = ("head", "classifier", "cls_classifier")
 _DISTILLED = ("head_dist", "distillation_classifier")

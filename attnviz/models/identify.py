@@ -6,7 +6,7 @@ from attnviz.domain import Size
 from attnviz.errors import CheckpointError
 from attnviz.models.catalogue import MODELS, ModelSpec, find_spec
 from attnviz.models.weights.checkpoint import Checkpoint
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import Source
 
 _IMAGENET = (0.485, 0.456, 0.406)
 
@@ -35,19 +35,19 @@ def identify(checkpoint: Checkpoint) -> ModelSpec | None:
 
 
 def _is_it(checkpoint: Checkpoint, spec: ModelSpec) -> bool:
-    facts, source = checkpoint.facts, checkpoint.source
+    inferred, source = checkpoint.inferred, checkpoint.source
     # In timm's own files the shapes without layer scale are those of supervised models too.
     family = _FAMILIES.get(source)
     side = spec.native_size // spec.patch
     return (
         (spec.layer_scale if family is None else spec.name.startswith(family))
-        and (facts.patch, facts.width, facts.depth) == (spec.patch, spec.width, spec.depth)
-        and (facts.registers, facts.layer_scale) == (spec.registers, spec.layer_scale)
-        and (facts.gated_mlp, facts.rotary) == (spec.gated_mlp, spec.rotary)
-        and facts.grid == (None if spec.rotary else Size(side, side))
-        and facts.heads in (None, spec.heads)
-        and (facts.in_chans, facts.has_cls, facts.distilled) == (3, True, False)
-        and not facts.qk_norm
+        and (inferred.patch, inferred.width, inferred.depth) == (spec.patch, spec.width, spec.depth)
+        and (inferred.registers, inferred.layer_scale) == (spec.registers, spec.layer_scale)
+        and (inferred.gated_mlp, inferred.rotary) == (spec.gated_mlp, spec.rotary)
+        and inferred.grid == (None if spec.rotary else Size(side, side))
+        and inferred.heads in (None, spec.heads)
+        and (inferred.in_chans, inferred.has_cls, inferred.distilled) == (3, True, False)
+        and not inferred.qk_norm
         and not _is_another_training(checkpoint)
     )
 
@@ -81,14 +81,14 @@ def check_against(
     Raises:
         CheckpointError: They differ; the message states both numbers.
     """
-    facts = checkpoint.facts
+    inferred = checkpoint.inferred
     for what, have, want in (
-        ("patch size", facts.patch, patch),
-        ("input channels", facts.in_chans, in_chans),
-        ("width", facts.width, width),
-        ("depth", facts.depth, depth),
-        ("register tokens", facts.registers, registers),
-        ("heads", facts.heads, heads),
+        ("patch size", inferred.patch, patch),
+        ("input channels", inferred.in_chans, in_chans),
+        ("width", inferred.width, width),
+        ("depth", inferred.depth, depth),
+        ("register tokens", inferred.registers, registers),
+        ("heads", inferred.heads, heads),
     ):
         if have is None or have == want:
             continue

@@ -14,7 +14,7 @@ from attnviz.errors import CheckpointError, UnsupportedModelError, UsageError
 from attnviz.models import backbone
 from attnviz.models.architecture import (
     Architecture,
-    from_facts,
+    from_inferred,
     native_size,
     stored_grid,
     timm_arguments,
@@ -25,8 +25,8 @@ from attnviz.models.catalogue import ModelSpec, find_spec, packaged_weights, unk
 from attnviz.models.head import class_head
 from attnviz.models.identify import check_against, identify
 from attnviz.models.weights.checkpoint import Checkpoint, open_checkpoint
-from attnviz.models.weights.facts import Source
 from attnviz.models.weights.hub import fetch_weights
+from attnviz.models.weights.inferred import Source
 
 FAMILIES = ("vision_transformer", "eva", "deit")
 """timm's modules of plain ViTs: one softmax attention a block over all tokens of the picture."""
@@ -90,7 +90,7 @@ def assemble(
             registers=info.registers,
         )
         loaded = _load(module, checkpoint, choice)
-        _set_eps(module, checkpoint.facts.eps)
+        _set_eps(module, checkpoint.inferred.eps)
         info = _described(info, choice, checkpoint, hub=request.checkpoint is None)
         notes = (_note(info, checkpoint, loaded), *_assumed(info, choice, checkpoint))
     if choice.spec is not None or "size" in request.args:
@@ -152,8 +152,8 @@ def _choose(
         spec = identify(checkpoint)
         if spec is None and checkpoint.timm_name is None:
             name = checkpoint.path.stem if checkpoint.path.is_file() else checkpoint.path.name
-            architecture = from_facts(
-                checkpoint.facts, request.args, dino=checkpoint.source is Source.DINO
+            architecture = from_inferred(
+                checkpoint.inferred, request.args, dino=checkpoint.source is Source.DINO
             )
             architecture.arguments.update(own)
             return _Choice(name, None, architecture, guessed=True)
@@ -173,8 +173,8 @@ def _choose(
         sizes = {"width": spec.width, "depth": spec.depth, "heads": spec.heads}
         arguments |= timm_arguments(sizes | {"patch": spec.patch, "size": spec.native_size})
     if checkpoint is not None:
-        arguments |= stored_grid(checkpoint.facts)
-        if checkpoint.facts.rotary and checkpoint.facts.qkv_bias:
+        arguments |= stored_grid(checkpoint.inferred)
+        if checkpoint.inferred.rotary and checkpoint.inferred.qkv_bias:
             arguments["qkv_bias"] = True  # timm's DINOv3 leaves them out, as Meta's are all zero
     return _Choice(name, spec, Architecture(timm_name, arguments | own))
 
@@ -185,14 +185,14 @@ def _own_sizes(
     """The sizes of ``--model-arg`` in timm's words."""
     size = request.args.get("size")
     if checkpoint is not None and size is not None:
-        stored = native_size(checkpoint.facts)
+        stored = native_size(checkpoint.inferred)
         if stored is not None and stored != (size, size):
             raise UsageError(
                 f"--model-arg size={size}: {checkpoint.path} has positions for {stored} pixels",
                 "they are resized for each picture; give the input size with --size",
             )
     if spec is not None or request.name is None:
-        rotary = spec.rotary if spec is not None else checkpoint and checkpoint.facts.rotary
+        rotary = spec.rotary if spec is not None else checkpoint and checkpoint.inferred.rotary
         return timm_arguments(request.args, eva=bool(rotary))
     return timm_arguments(request.args, eva=backbone.find_family(request.name) == "eva")
 
@@ -235,11 +235,11 @@ def _compare(info: ModelInfo, spec: ModelSpec | None, request: ModelRequest) -> 
     """What was built must be what the catalogue says; a difference is this program's fault."""
     if spec is None or request.args:
         return
-    facts = (info.patch, info.width, info.depth, info.heads, info.registers)
+    inferred = (info.patch, info.width, info.depth, info.heads, info.registers)
     stated = (spec.patch, spec.width, spec.depth, spec.heads, spec.registers)
-    if facts != stated:
+    if inferred != stated:
         raise UsageError(
-            f"timm builds {spec.timm_name} with patch, width, depth, heads, registers {facts}, "
+            f"timm builds {spec.timm_name} with patch, width, depth, heads, registers {inferred}, "
             f"expected {stated}",
             "this version of timm differs from the tested one; see constraints.txt",
         )
@@ -255,7 +255,7 @@ def _set_eps(module: nn.Module, eps: float | None) -> None:
 
 
 def _described(info: ModelInfo, choice: _Choice, checkpoint: Checkpoint, *, hub: bool) -> ModelInfo:
-    """The facts with what the weights add: where they come from, and their preprocessing."""
+    """The description with what the weights add: where they come from, and their preprocessing."""
     packaged = choice.spec is not None and choice.spec.packaged
     name = checkpoint.path.name
     if hub and not packaged:
@@ -263,7 +263,7 @@ def _described(info: ModelInfo, choice: _Choice, checkpoint: Checkpoint, *, hub:
     if checkpoint.key is not None:
         name += f" ({checkpoint.key})"
     info = dataclasses.replace(info, weights=name, weights_sha256=checkpoint.sha256)
-    size = native_size(checkpoint.facts)
+    size = native_size(checkpoint.inferred)
     if choice.spec is None and size is not None:
         info = dataclasses.replace(info, native_size=size)
     preprocessing = checkpoint.preprocessing

@@ -32,7 +32,7 @@ from attnviz.models.assign import move
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import FAMILIES, assemble
 from attnviz.models.weights import huggingface
-from attnviz.models.weights.checkpoint import Checkpoint, convert_original, original_facts
+from attnviz.models.weights.checkpoint import Checkpoint, convert_original, infer_original
 from attnviz.models.weights.networks import preferred
 
 _IMAGENET: dict[str, Any] = {
@@ -46,7 +46,7 @@ _TIMM = frozenset(f"timm.models.{family}" for family in FAMILIES)
 _SCALE_TOLERANCE = 1e-6
 
 
-def twin_of(model: nn.Module, name: str | None = None) -> Backbone:
+def snapshot_backbone(model: nn.Module, name: str | None = None) -> Backbone:
     """The Vision Transformer inside ``model`` as it is now, in evaluation mode and float32.
 
     ``name``: what figures call it; by default the name of its class. Valid until the live weights
@@ -193,13 +193,13 @@ def _rebuilt(live: nn.Module, name: str) -> Backbone:
         config = _config_of(live)
         source = huggingface.source_of(config, path)
         tensors, ignored = huggingface.convert(tensors, source, path)
-        facts = huggingface.facts_of(config, source, tensors, path)
+        inferred = huggingface.infer_from_config(config, source, tensors, path)
     else:
         source, tensors, ignored = convert_original(tensors, path)
-        facts = original_facts(tensors, source, path)
-        facts = replace(facts, **_settings(live, name, facts.width))
+        inferred = infer_original(tensors, source, path)
+        inferred = replace(inferred, **_settings(live, name, inferred.width))
     checkpoint = Checkpoint(
-        path, (), None, source, tensors, facts, None, None, tuple(ignored), {}, None
+        path, (), None, source, tensors, inferred, None, None, tuple(ignored), {}, None
     )
     request = ModelRequest(checkpoint=path, device=str(_device_of(live)))
     twin = assemble(request, None, checkpoint)

@@ -49,7 +49,7 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
             stream.close()
             temporary.replace(path)
     except OSError as error:
-        raise explained(path, error) from error
+        raise as_output_error(path, error) from error
 
 
 def probe(folder: Path) -> None:
@@ -122,7 +122,7 @@ def _orphaned(name: str) -> bool:
     return False
 
 
-def explained(path: Path, error: OSError) -> OutputError:
+def as_output_error(path: Path, error: OSError) -> OutputError:
     """A failed write in the tool's words."""
     hints = {
         errno.ENOSPC: "free some space, or choose another folder with --out",

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 IDENTITY = (
     *("command", "model", "weights", "weights_sha256", "image_sha256", "like_sha256"),
-    *("options", "size"),
+    *("options", "size", "mask_sha256"),
 )
 """The entries of a record that make a figure what it is: a change of work changes one of them."""
 
 
-_PLACES = ("checkpoint", "like")
+_PLACES = ("checkpoint", "like", "mask")
 """Options that say where something lies, not what it is; its hash does."""
 
 
 def identity(provenance: Provenance) -> dict[str, Any]:
-    """The entries ``IDENTITY`` of the record."""
+    """The entries ``IDENTITY`` of the record, those that it has."""
     record = json.loads(to_json(provenance))
-    return {key: record[key] for key in IDENTITY}
+    return {key: record[key] for key in IDENTITY if key in record}
 
 
 def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
@@ -47,17 +47,12 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[s
     return tuple(names)
 
 
-def same_work(record: dict[str, Any] | None, provenance: Provenance) -> bool:
+def is_up_to_date(record: dict[str, Any] | None, provenance: Provenance) -> bool:
     """Whether a file with this record shows what would be drawn now: image, weights, options."""
     return record is not None and not differences(record, identity(provenance))
 
 
-def is_current(plan: OutputPlan, output: OutputRequest, provenance: Provenance) -> bool:
-    """Whether everything that would be written stands there already, made in the same way."""
-    return stands(plan, output, identity(provenance))
-
-
-def stands(plan: OutputPlan, output: OutputRequest, wanted: Mapping[str, Any]) -> bool:
+def outputs_up_to_date(plan: OutputPlan, output: OutputRequest, wanted: Mapping[str, Any]) -> bool:
     """Whether every file that would be written is there, and its record agrees with ``wanted``.
 
     That goes for each format, the data, and what the record says stands beside: further pages,
@@ -70,12 +65,12 @@ def stands(plan: OutputPlan, output: OutputRequest, wanted: Mapping[str, Any]) -
         if record is None or differences(record, wanted):
             return False
         beside = record.get("beside", {})
-        if not all(_stands_beside(plan, tail, beside[tail], wanted) for tail in beside):
+        if not all(_sidecar_up_to_date(plan, tail, beside[tail], wanted) for tail in beside):
             return False
     return True
 
 
-def _stands_beside(
+def _sidecar_up_to_date(
     plan: OutputPlan, tail: str, digest: str | None, wanted: Mapping[str, Any]
 ) -> bool:
     path = plan.path(tail)

@@ -74,7 +74,7 @@ def drawing_of(path: Path) -> bytes:
     return _SVG_RECORD.sub(b"", data)
 
 
-def side_by_side(expected: ByteArray, actual: ByteArray) -> ByteArray:
+def diff_image(expected: ByteArray, actual: ByteArray) -> ByteArray:
     """Expected, actual and their difference, left to right, (h, w, 3) uint8.
 
     The difference is the largest of the channels, black where there is none, stretched so that its
@@ -116,7 +116,7 @@ def _compare_pictures(expected: Path, actual: Path, tolerance: float) -> Differe
     if before.shape != after.shape:
         sizes = [f"{pixels.shape[0]}x{pixels.shape[1]}" for pixels in (before, after)]
         words = f"is {sizes[0]} pixels large, not {sizes[1]}"
-        return Difference(words, side_by_side(before, after))
+        return Difference(words, diff_image(before, after))
     distance = np.abs(before.astype(np.int16) - after)
     rms = float(np.sqrt(np.mean(np.square(distance, dtype=np.float64))))
     if rms <= tolerance:
@@ -125,7 +125,7 @@ def _compare_pictures(expected: Path, actual: Path, tolerance: float) -> Differe
     words = (
         f"RMS {rms:.3g}, largest {int(distance.max())} of 255, {100 * changed:.2g} % of the pixels"
     )
-    return Difference(words, side_by_side(before, after))
+    return Difference(words, diff_image(before, after))
 
 
 def _pixels(path: Path) -> ByteArray | None:

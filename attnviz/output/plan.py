@@ -48,6 +48,10 @@ class OutputPlan:
         """The file with this suffix (``png``, ``npz``, ``csv``), or with a part before it."""
         return self.folder / ".".join(filter(None, (self.stem, self.command, part, suffix)))
 
+    def tail(self, path: Path) -> str:
+        """What follows ``STEM.COMMAND.`` in the name of one of these files."""
+        return path.name.removeprefix(f"{self.stem}.{self.command}.")
+
     def page(self, suffix: str, number: int) -> Path:
         """A page of the figure, counted from 1; the first has the plain name."""
         return self.path(suffix, str(number) if number > 1 else "")
@@ -89,6 +93,19 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error
+
+
+def check_name(text: str) -> str:
+    """The stem of file names: no path, and short enough for a file system.
+
+    Raises:
+        UsageError: Anything else.
+    """
+    if not text.strip() or set(text) & set("/\\\0") or text in (".", ".."):
+        raise UsageError(f"--name: {text!r} is not a file name", "use --out for the folder")
+    if len(os.fsencode(text)) > LONGEST_STEM:
+        raise UsageError(f"--name: {text[:20]!r}... is too long, at most {LONGEST_STEM} bytes")
+    return text
 
 
 def _named(files: Sequence[ImageFile], name: str) -> list[str]:
@@ -146,26 +163,26 @@ def _key(file: ImageFile, stem: str) -> tuple[str, str]:
 
 
 def _plain(file: ImageFile) -> str:
-    return shortened(file.relative.stem)
+    return shortened_stem(file.relative.stem)
 
 
 def _with_suffix(file: ImageFile) -> str:
-    return shortened(file.relative.name)
+    return shortened_stem(file.relative.name)
 
 
 def _with_folder(file: ImageFile) -> str:
     folder = file.path.parent.name
-    return shortened(f"{folder}-{file.relative.name}" if folder else file.relative.name)
+    return shortened_stem(f"{folder}-{file.relative.name}" if folder else file.relative.name)
 
 
 def _with_hash(file: ImageFile) -> str:
-    return shortened(f"{file.relative.name}-{_digest(os.fsencode(file.path))}")
+    return shortened_stem(f"{file.relative.name}-{_digest(os.fsencode(file.path))}")
 
 
 _NAMINGS: tuple[Callable[[ImageFile], str], ...] = (_plain, _with_suffix, _with_folder, _with_hash)
 
 
-def shortened(stem: str) -> str:
+def shortened_stem(stem: str) -> str:
     """The stem, or its beginning and a hash of all of it where file names would grow too long."""
     encoded = os.fsencode(stem)
     if len(encoded) <= LONGEST_STEM:

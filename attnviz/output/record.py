@@ -37,6 +37,8 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         shown["step"] = provenance.step
     if provenance.checkpoints:
         shown["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
+    if provenance.mask_sha256 is not None:
+        shown["mask_sha256"] = provenance.mask_sha256
     return {
         **rows,
         **shown,

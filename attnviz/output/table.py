@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from attnviz.domain import WrittenFile
 from attnviz.errors import UsageError
-from attnviz.output.atomic import complete_file, explained, sweep
+from attnviz.output.atomic import as_output_error, complete_file, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class TableFile:
                 self._rows.add({IMAGE: str(image), **row})
         except OSError as error:
             self.abandon()
-            raise explained(self._path, error) from error
+            raise as_output_error(self._path, error) from error
 
     def close(self) -> WrittenFile:
         """Give the file its name. Of a run without a row only the heading ``image`` stands."""
@@ -82,7 +82,7 @@ class TableFile:
             self._rows.close()
         except OSError as error:
             self.abandon()
-            raise explained(self._path, error) from error
+            raise as_output_error(self._path, error) from error
         self._open = False
         self._file.__exit__(None, None, None)
         return WrittenFile(self._path, "table")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from attnviz.domain import ImageFile
 from attnviz.domain.events import Event, Failed, Started
 from attnviz.domain.requests import RunRequest
-from attnviz.images.find import Found
+from attnviz.images.find import FoundImages
 from attnviz.images.fit import check_size
 from attnviz.output.plan import OutputPlan, check_folder
-from attnviz.stages.plan import check_relevance, plan_request
+from attnviz.stages.plan import check_before_loading, plan_request
 
 if TYPE_CHECKING:
     from attnviz.engines.local import LocalRun
@@ -53,7 +53,7 @@ def run(
 def _events(
     request: RunRequest, model: Backbone | None, into: Path | None
 ) -> Generator[Event, None, None]:
-    check_relevance(request)
+    check_before_loading(request)
     found, plans = plan_request(request, into)
     check_folder(into or request.output.folder, plans.values())
     with _cluster(request, found) as starting:
@@ -71,19 +71,19 @@ def _events(
 
 def _checked(request: RunRequest, model: Backbone | None) -> Backbone:
     """The model of a request, loaded unless it is there, and able to do what is asked."""
-    from attnviz.attention.compute import check_command
+    from attnviz.attention.checks import check_request
     from attnviz.models.load import load_backbone
 
     if model is None:
         named = request.model
         # The machine where a run on a cluster begins need not have the device of its models.
         model = load_backbone(replace(named, device="cpu") if request.cluster else named)
-    check_command(model.info, request.command)
+    check_request(model.info, request.command)
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     return model
 
 
-def _cluster(request: RunRequest, found: Found) -> AbstractContextManager[Starting | None]:
+def _cluster(request: RunRequest, found: FoundImages) -> AbstractContextManager[Starting | None]:
     """The cluster that a request asks for, starting while the model loads; None without one."""
     if request.cluster is None or not found.files:
         return nullcontext()

@@ -19,7 +19,7 @@ from attnviz.domain import (
     RolloutMaps,
     ScoreMaps,
 )
-from attnviz.domain.requests import (
+from attnviz.domain.kinds import (
     FeaturesRequest,
     HeadsRequest,
     MatrixRequest,
@@ -32,7 +32,8 @@ from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from attnviz.domain import FloatArray, IntArray, Maps, ModelInfo
-    from attnviz.domain.requests import CommandRequest, ShownMap
+    from attnviz.domain.comparison import MapSpec
+    from attnviz.domain.kinds import CommandRequest
 
 
 _PARTS = {
@@ -46,7 +47,7 @@ _PARTS = {
 _NORMS = (MapKind.QUERY_NORM, MapKind.KEY_NORM, MapKind.VALUE_NORM)
 
 
-def command_of(shown: ShownMap, layer: int | None) -> CommandRequest:
+def command_of(shown: MapSpec, layer: int | None) -> CommandRequest:
     """The command, with its own defaults, whose result holds the map.
 
     layer: None is the last one of attention, and for tokens the model's output.
@@ -70,7 +71,7 @@ def command_of(shown: ShownMap, layer: int | None) -> CommandRequest:
     return commands.get(shown.kind, HeadsRequest(layer=last, distance=False))
 
 
-def resolved(info: ModelInfo, shown: tuple[ShownMap, ...]) -> tuple[ShownMap, ...]:
+def resolved(info: ModelInfo, shown: tuple[MapSpec, ...]) -> tuple[MapSpec, ...]:
     """The maps with heads counted from 0, each once.
 
     Raises:
@@ -92,7 +93,7 @@ def resolved(info: ModelInfo, shown: tuple[ShownMap, ...]) -> tuple[ShownMap, ..
     return tuple(dict.fromkeys(found))
 
 
-def compared(shown: ShownMap, maps: Maps) -> ComparedMap:
+def compared(shown: MapSpec, maps: Maps) -> ComparedMap:
     """The map among what its command computed: the very array that ``--save-data`` writes.
 
     Only means over heads, and the lengths of the vectors of all heads, are computed here.
@@ -121,7 +122,7 @@ def compared(shown: ShownMap, maps: Maps) -> ComparedMap:
     return found
 
 
-def _of_heads(shown: ShownMap, maps: HeadsMaps) -> FloatArray:
+def _of_heads(shown: MapSpec, maps: HeadsMaps) -> FloatArray:
     if shown.kind is MapKind.MEAN:
         return _one(maps.attention.mean(axis=0))
     return maps.attention if shown.head is None else maps.attention[[shown.head]]

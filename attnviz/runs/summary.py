@@ -11,8 +11,9 @@ import numpy as np
 
 from attnviz._version import __version__
 from attnviz.domain import SUMMARY
-from attnviz.domain.options import command_name, written_options
-from attnviz.figures import draw_spreads
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.requests import run_options
+from attnviz.figures import draw_distributions
 from attnviz.output.plan import OutputPlan
 from attnviz.output.record import VERSION
 from attnviz.output.write import write_figures
@@ -92,20 +93,20 @@ class Summary:
             if found
         }
         limit = self._limits.pop() if len(self._limits) == 1 else None
-        figures = draw_spreads(spreads, self._pictures, limit, self._model, request.style)
-        plan = OutputPlan(request.output.folder, command_name(request.command), SUMMARY)
+        figures = draw_distributions(spreads, self._pictures, limit, self._model, request.style)
+        plan = OutputPlan(request.output.folder, kind_of(request.command).name, SUMMARY)
         record = self._how_made(request)
         return write_figures(figures, plan, request.output.formats, request.style.dpi, record)
 
     def _how_made(self, request: RunRequest) -> dict[str, Any]:
         return {
             "record": VERSION,
-            "command": command_name(request.command),
+            "command": kind_of(request.command).name,
             "pictures": self._pictures,
             "model": self._model.name,
             "weights": self._model.weights,
             "weights_sha256": self._model.weights_sha256,
             "random_weights": self._model.random_weights,
-            "options": written_options(request),
+            "options": run_options(request),
             "versions": {"attnviz": __version__},
         }

@@ -8,40 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import HeadsMaps, Picture, ScoreMaps, sha256_of
+from attnviz.domain import FigureImage
 from attnviz.domain.events import Done, Failed
-from attnviz.domain.requests import (
-    FeaturesRequest,
-    HeadsRequest,
-    LayersRequest,
-    MatrixRequest,
-    PatchRequest,
-    QkvRequest,
-    RelevanceRequest,
-    RolloutRequest,
-    ScoreRequest,
-)
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.options import resolve
 from attnviz.errors import AttnvizError
-from attnviz.figures import draw, overlay_images
-from attnviz.output.data import arrays_of, score_rows
+from attnviz.figures import draw
 from attnviz.output.record import record_of
-from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
+from attnviz.output.write import write_figures, write_npz
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from attnviz.domain import ByteArray, DrawStyle, ImageFile, Maps, Provenance, WrittenFile
-    from attnviz.domain.requests import CommandRequest, OutputRequest, RunRequest
+    from attnviz.domain.kinds import CommandRequest
+    from attnviz.domain.requests import OutputRequest, RunRequest
     from attnviz.output.plan import OutputPlan
-    from attnviz.stages.read import Ready
+    from attnviz.stages.read import PreparedJob
 
 
-def job_of(request: RunRequest, plan: OutputPlan, ready: Ready, maps: Maps) -> RenderJob:
+def job_of(request: RunRequest, plan: OutputPlan, job: PreparedJob, maps: Maps) -> RenderJob:
     """Everything that drawing one picture needs."""
     return RenderJob(
         maps=maps,
-        pixels=ready.prepared.image.pixels,
-        provenance=ready.provenance,
+        pixels=job.prepared.image.pixels,
+        provenance=job.provenance,
         style=request.style,
         command=request.command,
         output=request.output,
@@ -50,7 +41,7 @@ def job_of(request: RunRequest, plan: OutputPlan, ready: Ready, maps: Maps) -> R
 
 
 def finish(
-    ready: Ready,
+    job: PreparedJob,
     rows: tuple[dict[str, Any], ...],
     notes: tuple[str, ...],
     write: Callable[[], tuple[WrittenFile, ...]],
@@ -59,9 +50,9 @@ def finish(
     try:
         written = write()
     except AttnvizError as error:
-        return Failed(str(ready.file.path), about(ready.file, error))
-    record = record_of(ready.provenance, written, rows)
-    return Done(ready.file, written, record, rows, (*ready.prepared.image.notes, *notes))
+        return Failed(str(job.file.path), about(job.file, error))
+    record = record_of(job.provenance, written, rows)
+    return Done(job.file, written, record, rows, (*job.prepared.image.notes, *notes))
 
 
 def about(file: ImageFile, error: AttnvizError) -> AttnvizError:
@@ -87,50 +78,26 @@ class RenderJob:
     plan: OutputPlan
 
 
-def draw_options(command: CommandRequest) -> dict[str, Any]:
-    """The options of a request that its drawing takes."""
-    match command:
-        case HeadsRequest():
-            return {"threshold": command.threshold}
-        case LayersRequest():
-            return {"each_head": command.each_head}
-        case PatchRequest():
-            return {"each_head": command.each_head}
-        case MatrixRequest():
-            return {"norm": command.norm}
-        case (
-            RolloutRequest()
-            | ScoreRequest()
-            | RelevanceRequest()
-            | FeaturesRequest()
-            | QkvRequest()
-        ):
-            return {}
-
-
 def render(job: RenderJob) -> tuple[WrittenFile, ...]:
-    """Draw and write one picture's files; the figure last, so that it stands for a complete set.
+    """Draw and write one image's files; the figure last, so that it stands for a complete set.
 
     Raises:
         OutputError: A file cannot be written.
     """
-    provenance, plan, style = job.provenance, job.plan, job.style
+    provenance, plan, style, request = job.provenance, job.plan, job.style, job.command
     name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
-    picture = Picture(job.pixels, provenance.geometry, name)
-    command = job.command
+    picture = FigureImage(job.pixels, provenance.geometry, name)
+    kind = kind_of(request)
     written: list[WrittenFile] = []
     beside: dict[str, str | None] = {}
     if job.output.save_data:
-        written.append(write_npz(plan.path("npz"), arrays_of(job.maps), provenance))
-    if isinstance(command, ScoreRequest) and command.csv and isinstance(job.maps, ScoreMaps):
-        written.append(write_csv(plan.path("csv"), score_rows(job.maps), "scores"))
-        beside["csv"] = sha256_of(plan.path("csv").read_bytes())
-    if isinstance(command, HeadsRequest) and command.overlay and isinstance(job.maps, HeadsMaps):
-        pixels = overlay_images(job.maps, picture, style)
-        for head, image in zip(job.maps.heads, pixels, strict=True):
-            place = plan.path("png", f"head{head}")
-            written.append(write_array_png(image, place, provenance, "overlay"))
-            beside[f"head{head}.png"] = None
-    figures = draw(job.maps, picture, provenance.model, style, **draw_options(command))
+        written.append(write_npz(plan.path("npz"), job.maps.arrays(), provenance))
+    for switch, sidecar in kind.sidecars.items():
+        if getattr(request, switch):
+            files = resolve(sidecar.write)(job.maps, picture, style, provenance, plan)
+            written += [file for file, _ in files]
+            beside |= {plan.tail(file.path): digest for file, digest in files}
+    options = {name: getattr(request, name) for name in kind.drawn_with}
+    figures = draw(job.maps, picture, provenance.model, style, **options)
     drawn = write_figures(figures, plan, job.output.formats, style.dpi, provenance, beside)
     return (*drawn, *written)

@@ -13,7 +13,7 @@ from attnviz.attention.verify import verify
 from attnviz.domain.events import Failed, Skipped
 from attnviz.errors import AttnvizError, MemoryNeededError
 from attnviz.stages.draw import about
-from attnviz.stages.read import Ready, Seen
+from attnviz.stages.read import ComputedImage, PreparedJob
 from attnviz.stages.reference import read_second
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from attnviz.attention.relevance import Reference
     from attnviz.domain import Maps, PreparedImage, Size
-    from attnviz.domain.requests import CommandRequest, RunRequest
+    from attnviz.domain.kinds import CommandRequest
+    from attnviz.domain.requests import RunRequest
     from attnviz.models.backbone import Backbone
 
 GPU_BATCH = 16
@@ -82,21 +83,21 @@ class ModelStage:
         return stage
 
     def outcomes(
-        self, pictures: Iterable[Ready | Skipped | Failed]
-    ) -> Iterator[Seen | Skipped | Failed]:
+        self, pictures: Iterable[PreparedJob | Skipped | Failed]
+    ) -> Iterator[ComputedImage | Skipped | Failed]:
         """Pictures gathered by input size and taken through the model; what is none passes by."""
-        gathered: dict[Size, list[Ready]] = {}
-        for ready in pictures:
-            if not isinstance(ready, Ready):
-                yield ready
+        gathered: dict[Size, list[PreparedJob]] = {}
+        for job in pictures:
+            if not isinstance(job, PreparedJob):
+                yield job
                 continue
-            size = ready.prepared.geometry.model_input
-            gathered.setdefault(size, []).append(ready)
+            size = job.prepared.geometry.model_input
+            gathered.setdefault(size, []).append(job)
             try:
                 limit = self._batch_limit(size)
             except MemoryNeededError as error:
                 del gathered[size]
-                yield Failed(str(ready.file.path), error)
+                yield Failed(str(job.file.path), error)
                 continue
             if len(gathered[size]) >= limit:
                 yield from self._through_model(gathered.pop(size))
@@ -112,14 +113,14 @@ class ModelStage:
         fitting = largest_batch(self.model.info, size, self.request.command, self.model.device)
         return max(1, min(wanted, fitting, self.fitting.get(size, wanted)))
 
-    def _through_model(self, batch: list[Ready]) -> Iterator[Seen | Failed]:
+    def _through_model(self, batch: list[PreparedJob]) -> Iterator[ComputedImage | Failed]:
         """Maps of a batch; when that fails, in parts, so that one picture costs only itself.
 
         A batch that does not fit into memory is halved, and from then on no larger one of its
         size is made.
         """
         size = batch[0].prepared.geometry.model_input
-        results: list[Seen] = []
+        results: list[ComputedImage] = []
         part = len(batch)
         try:
             results = self._compute(batch)
@@ -142,8 +143,8 @@ class ModelStage:
             yield from self._through_model(batch[:part])
             batch = batch[part:]
 
-    def _compute(self, batch: list[Ready]) -> list[Seen]:
-        pictures = [ready.prepared for ready in batch]
+    def _compute(self, batch: list[PreparedJob]) -> list[ComputedImage]:
+        pictures = [job.prepared for job in batch]
         notes = (verified(self.model, pictures),) if self.request.model.verify else ()
         maps = maps_of(self.model, pictures, self.request.command, self.reference)
-        return [Seen(ready, each, notes) for ready, each in zip(batch, maps, strict=True)]
+        return [ComputedImage(job, each, notes) for job, each in zip(batch, maps, strict=True)]

@@ -8,43 +8,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.domain import DrawStyle, Fit, ImageFormat, WrittenFile
 from attnviz.domain.events import Failed, Skipped
-from attnviz.domain.options import command_name
+from attnviz.domain.kinds import KINDS, CommandRequest, kind_of
 from attnviz.domain.requests import (
-    CommandRequest,
-    FeaturesRequest,
-    HeadsRequest,
     InputRequest,
-    LayersRequest,
     ModelRequest,
     OutputRequest,
-    PatchRequest,
-    RolloutRequest,
     RunRequest,
-    ScoreRequest,
     SizeRequest,
 )
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size
-from attnviz.models.training import is_first_process, twin_of, undisturbed
+from attnviz.models.training import is_first_process, snapshot_backbone, undisturbed
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
 from attnviz.stages.plan import plan_request
-from attnviz.stages.read import ReadStage, Ready
+from attnviz.stages.read import PreparedJob, ReadStage
 from attnviz.watch.board import Board, open_board
-
-FIGURES: dict[str, type[CommandRequest]] = {
-    "heads": HeadsRequest,
-    "layers": LayersRequest,
-    "rollout": RolloutRequest,
-    "patch": PatchRequest,
-    "score": ScoreRequest,
-    "features": FeaturesRequest,
-}
 
 _log = logging.getLogger("attnviz.watch")
 
@@ -82,7 +66,7 @@ class Watch:
         if self.every < 1:
             raise UsageError(f"every={self.every} is no number of steps", "1 or more")
         self._commands = tuple(_command(figure) for figure in self.figures)
-        names = [command_name(command) for command in self._commands]
+        names = [kind_of(command).name for command in self._commands]
         if len(set(names)) < len(names):
             raise UsageError("two figures of one kind would share a name", "use a second Watch")
         self._inputs = InputRequest(
@@ -125,25 +109,25 @@ class Watch:
             return ()
 
     def _files(self, model: Any, step: int) -> Iterator[WrittenFile]:
-        twin = twin_of(model, self.name)
+        twin = snapshot_backbone(model, self.name)
         twin.info = replace(
             twin.info, name=f"{twin.info.name}, step {step}", weights=f"in training, step {step}"
         )
         for command in self._commands:
-            check_command(twin.info, command)
+            check_request(twin.info, command)
         check_size(twin.info.patch, self.size, self._inputs.fit)
         for command in self._commands:
             request = self._request(command, step)
             _, plans = plan_request(request)
             reader = ReadStage(request, twin.info, twin.device.type)
             pictures = (_at(step, reader.read(file, plan)) for file, plan in plans.items())
-            for seen in ModelStage(request, twin).outcomes(pictures):
-                if isinstance(seen, Failed):
-                    raise seen.error
-                if isinstance(seen, Skipped):
+            for computed in ModelStage(request, twin).outcomes(pictures):
+                if isinstance(computed, Failed):
+                    raise computed.error
+                if isinstance(computed, Skipped):
                     continue
-                plan = plans[seen.ready.file]
-                written = render(job_of(request, plan, seen.ready, seen.maps))
+                plan = plans[computed.job.file]
+                written = render(job_of(request, plan, computed.job, computed.maps))
                 yield from written
                 if self._board is not None:
                     self._board.show(f"attention/{plan.stem}.{plan.command}", written, step)
@@ -169,13 +153,13 @@ def _listed(images: Sequence[str | Path]) -> Sequence[str | Path]:
 def _command(figure: str | CommandRequest) -> CommandRequest:
     if not isinstance(figure, str):
         return figure
-    if figure not in FIGURES:
-        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(FIGURES)}")
-    return FIGURES[figure]()
+    if figure not in KINDS:
+        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(KINDS)}")
+    return KINDS[figure].request()
 
 
-def _at(step: int, picture: Ready | Skipped | Failed) -> Ready | Skipped | Failed:
+def _at(step: int, picture: PreparedJob | Skipped | Failed) -> PreparedJob | Skipped | Failed:
     """The picture with the step in its record."""
-    if not isinstance(picture, Ready):
+    if not isinstance(picture, PreparedJob):
         return picture
     return replace(picture, provenance=replace(picture.provenance, step=step))

@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-import attnviz
+import attnviz.runs
 from attnviz.cli.app import main
 from attnviz.domain.events import Event
 from attnviz.domain.requests import RunRequest
@@ -54,7 +54,7 @@ def pipeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePipeline:
     module = types.ModuleType("attnviz.runs.command")
     module.run = fake.run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "attnviz.runs.command", module)
-    monkeypatch.setattr(attnviz, "pipeline", module, raising=False)
+    monkeypatch.setattr(attnviz.runs, "command", module, raising=False)
     return fake
 
 
@@ -92,6 +92,24 @@ def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(tiny_weights: Path) -> tuple[str, ...]:
     """The options that choose the tiny checkpoint, with figures that are quick to draw."""
     return ("--checkpoint", str(tiny_weights), "--model-arg", "heads=2", "--dpi", "30")
+
+
+@pytest.fixture
+def wrong_attention(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Call it to have rows computed that ``--verify`` must find wrong: all of one layer by 1 %."""
+    from attnviz.attention import verify
+
+    def plant() -> None:
+        row_blocks = verify.row_blocks
+
+        def wrong(call, *, output):
+            yield from row_blocks(call, output=output)
+            if call.layer == 2:
+                output *= 1.01
+
+        monkeypatch.setattr(verify, "row_blocks", wrong)
+
+    return plant
 
 
 @pytest.fixture

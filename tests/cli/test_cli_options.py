@@ -20,20 +20,17 @@ from attnviz.domain import (
     Scale,
     Size,
 )
-from attnviz.domain.requests import (
+from attnviz.domain.kinds import (
     FeaturesRequest,
     HeadsRequest,
-    InputRequest,
     LayersRequest,
     MatrixRequest,
-    ModelRequest,
-    OutputRequest,
     PatchRequest,
     QkvRequest,
     RolloutRequest,
-    RunRequest,
     ScoreRequest,
 )
+from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 
 DEFAULTS = {
     "heads": HeadsRequest(),

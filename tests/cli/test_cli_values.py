@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.cli import parse as values
 from attnviz.domain import Size
+from attnviz.domain import parse as values
 from attnviz.errors import UsageError
+from attnviz.figures.parts.colour_maps import check_cmap
 
 
 @pytest.mark.parametrize(
@@ -170,9 +171,9 @@ def test_infinity_is_never_in_range() -> None:
 
 
 def test_colour_maps() -> None:
-    assert values.check_cmap("hot") == "hot"
+    assert check_cmap("hot") == "hot"
     with pytest.raises(UsageError, match="no colour map") as caught:
-        values.check_cmap("virids")
+        check_cmap("virids")
     assert "viridis" in caught.value.hint
 
 

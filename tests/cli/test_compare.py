@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
+import re
 import shlex
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.cli.map_names import parse_shown
+from attnviz.cli.map_names import parse_maps
 from attnviz.domain import MapKind
-from attnviz.domain.requests import ShownMap
-from attnviz.errors import CheckpointError, UsageError
+from attnviz.domain.comparison import MapSpec
+from attnviz.errors import CheckpointError, MemoryNeededError, UsageError
 from attnviz.output.read_record import read_record
 from attnviz.runs import compare as compare_run
 from tests.helpers import checkpoints
@@ -224,6 +227,94 @@ def test_a_bad_picture_costs_its_own_rows(real, tiny, photos, tmp_path):
     assert [row["image"] for row in done[-1]["rows"]] == ["photos/1.png"]
 
 
+def test_a_point_outside_one_image_leaves_an_empty_panel(real, tiny, photos, tmp_path):
+    run = real(
+        "compare", "photos/1.png", "photos/10.png", *tiny, "--show", "mean,cosine@60,20px", "-f",
+        "svg", "--save-data", "--json", "--table", "t.csv",
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    record = json.loads(run.out.splitlines()[0])
+    assert [row["image"] for row in record["rows"]] == ["photos/1.png", "photos/10.png"]
+    stem = tmp_path / "attnviz-out" / "1-and-1-more.compare"
+    assert record["files"][0]["path"].endswith("1-and-1-more.compare.svg")
+    (note,) = record["notes"]
+    assert note.startswith("photos/1.png: cosine@60,20px: point x=60, y=20 lies outside")
+    assert f"note: {note}" in run.err
+    drawing = ET.parse(f"{stem}.svg")
+    words = " ".join(text for each in drawing.iter() if (text := (each.text or "").strip()))
+    assert words.count("point x=60, y=20 lies") == 1
+    assert set(arrays(tmp_path / f"{stem}.npz")) == {
+        "row0_mean",
+        "row1_mean",
+        "row1_cosine_60_20px",
+    }
+    with (tmp_path / "t.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["image"], row["map"], bool(row["max"])) for row in rows] == [
+        ("photos/1.png", "mean", True), ("photos/1.png", "cosine@60,20px", False),
+        ("photos/10.png", "mean", True), ("photos/10.png", "cosine@60,20px", True),
+    ]  # fmt: skip
+
+
+def test_the_scale_is_that_of_the_maps_that_are_there(real, tiny, photos, tmp_path):
+    call = (*tiny, "--show", "cosine@60,20px,patch@60,20px", "-f", "svg", "--overwrite")
+    assert real("compare", "photos/10.png", "photos/1.png", *call).code == 0
+    both = bar_numbers(tmp_path / "attnviz-out" / "10-and-1-more.compare.svg")
+    assert real("compare", "photos/10.png", *call).code == 0
+    assert both == bar_numbers(tmp_path / "attnviz-out" / "10.compare.svg")
+    assert len(both) == 4
+
+
+def bar_numbers(figure):
+    texts = (each.text or "" for each in ET.parse(figure).iter())
+    return [text for text in texts if re.fullmatch(r"-?\d\.?\d*", text.strip())]
+
+
+def test_images_without_any_map_fail(real, tiny, photos, tmp_path):
+    run = real("compare", "photos/1.png", "photos/2.jpg", *tiny, "--show", "patch@60,20px")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.splitlines()[-1] == "0 of 2 done, 2 failed"
+    for name in ("1.png", "2.jpg"):
+        assert f"failed: photos/{name}: point x=60, y=20 lies outside" in run.err
+    assert files_below(tmp_path / "attnviz-out") == ["failures.csv"]
+
+
+def test_the_figure_is_named_after_the_images_that_it_shows(
+    real, tiny, photos, tmp_path, monkeypatch
+):
+    maps = compare_run.SingleImage.maps
+
+    def too_large(self, command):
+        if self.prepared.image.file.path.name == "1.png":
+            raise MemoryNeededError("does not fit")
+        return maps(self, command)
+
+    monkeypatch.setattr(compare_run.SingleImage, "maps", too_large)
+    run = real("compare", "photos/1.png", "photos/10.png", *tiny)
+    assert run.code == 1
+    assert run.out.splitlines() == ["attnviz-out/10.compare.png"]
+    assert run.err.splitlines()[-1] == "1 of 2 done, 1 failed"
+
+
+def test_verify_checks_every_row_and_fails_on_wrong_attention(
+    real, tiny, other_weights, photos, wrong_attention
+):
+    call = ("compare", "photos/1.png", "photos/2.jpg", *tiny, "--checkpoint", other_weights)
+    run = real(*call, "--verify")
+    assert run.code == 0, run.err
+    for name in ("photos/1.png", "photos/2.jpg"):
+        for model in ("tiny", "later"):
+            assert f"note: {name}: {model}: verified: attention times V is the" in run.err
+    wrong_attention()
+    run = real(*call)
+    assert run.code == 0, run.err
+    assert "verified" not in run.err
+    run = real(*call, "--verify")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.splitlines()[-1] == "0 of 2 done, 2 failed"
+    assert "failed: photos/1.png: attention of layer 2" in run.err
+
+
 def test_untrained_models_are_named_and_checkpoints_stay_trained(real, tiny_weights, photo):
     run = real(
         "compare", photo, "--model", "demo", "--random-weights", "--checkpoint", tiny_weights,
@@ -290,13 +381,13 @@ def test_no_picture_at_all(real, tiny):
 
 
 def test_the_grammar():
-    assert parse_shown(["mean, head:3", "patch@-1,2,cosine@240,120.5px", "mean"]) == (
-        ShownMap(MapKind.MEAN),
-        ShownMap(MapKind.HEAD, head=3),
-        ShownMap(MapKind.PATCH, cell=(-1, 2)),
-        ShownMap(MapKind.COSINE, point=(240.0, 120.5)),
+    assert parse_maps(["mean, head:3", "patch@-1,2,cosine@240,120.5px", "mean"]) == (
+        MapSpec(MapKind.MEAN),
+        MapSpec(MapKind.HEAD, head=3),
+        MapSpec(MapKind.PATCH, cell=(-1, 2)),
+        MapSpec(MapKind.COSINE, point=(240.0, 120.5)),
     )
     for text in ("mean", "head:-1", "patch@3,7", "cosine@240,120px", "cosine@240.25,12px"):
-        assert [str(shown) for shown in parse_shown([text])] == [text]
+        assert [str(shown) for shown in parse_maps([text])] == [text]
     with pytest.raises(UsageError):
-        parse_shown([""])
+        parse_maps([""])

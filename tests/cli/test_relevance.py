@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 import attnviz
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.domain import RelevanceMethod
-from attnviz.domain.requests import RelevanceRequest
+from attnviz.domain.kinds import RelevanceRequest
 from attnviz.errors import UsageError
 from tests.helpers.command_line import arrays, files_below, meta
 from tests.helpers.photos import save_scene

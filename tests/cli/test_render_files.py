@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from attnviz.cli.app import app
+from attnviz.cli.app import command_with_options
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.cli.toml_file import load_toml
-from attnviz.domain.options import command_name
+from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,10 +36,9 @@ WRITTEN = {
 
 
 def options_of(command: str) -> dict[str, typer.models.ParameterInfo]:
-    group = typer.main.get_command(app)
     return {
         parameter.name.replace("_", "-"): parameter
-        for parameter in group.commands[command].params
+        for parameter in command_with_options(command).params
         if parameter.param_type_name == "option"
     }
 
@@ -96,7 +95,7 @@ def test_every_option_means_what_it_means_on_the_command_line(
     (figure,) = read_figure_set(write(tmp_path, "\n".join([*head, *lines])).relative_to(tmp_path))
     arguments = [word for n in names for word in as_arguments(n, options[n], WRITTEN[n])]
     assert figure.request == request_of(command, "a.jpg", "b c.jpg", *arguments)
-    assert command_name(figure.request.command) == command
+    assert kind_of(figure.request.command).name == command
 
 
 def test_defaults_reach_the_commands_that_have_them_and_figures_win(tmp_path):
@@ -151,15 +150,15 @@ FIGURE = "[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n"
         (FIGURE + "save-data = 1", 4, "save-data is a switch", ""),
         (FIGURE + "model = true", 4, "model is a bool", ""),
         (FIGURE + "dpi = 'x'", 4, "'--dpi'", ""),
-        (FIGURE + "dpi = 10", 4, "'--dpi'", ""),
+        (FIGURE + "dpi = 10", 4, "--dpi: 10 is out of range", ""),
         (FIGURE + "scale = 'foo'", 4, "'panel', 'shared', 'fixed'", ""),
         (FIGURE + "scale = 'fixed'", 4, "--scale fixed needs --limits", ""),
         (FIGURE + "threshold = 2", 4, "--threshold: 2 is out of range", ""),
         (FIGURE + "heads = ['x']", 4, "--heads: 'x'", "count from 0"),
         (FIGURE + "checkpoint = 'no.pth'", 4, "no.pth does not exist", ""),
         (FIGURE + "cmap = '''\ninfernal'''", 4, "no colour map is called", "inferno"),
-        (FIGURE + "name = 'a/b'", 4, "--name: 'a/b' is no file name", ""),
-        ("[defaults]\ndpi = 3\n" + FIGURE, 2, "'--dpi'", ""),
+        (FIGURE + "name = 'a/b'", 4, "--name: 'a/b' is not a file name", ""),
+        ("[defaults]\ndpi = 3\n" + FIGURE, 2, "--dpi: 3 is out of range", ""),
         ("[defaults]\ndip = 3\n" + FIGURE, 2, "no command has no option", "did you mean dpi"),
         ("[defaults]\nname = 'x'\n" + FIGURE, 2, "name belongs to a figure", ""),
         ("[defaults]\njson = true\n" + FIGURE, 2, "json is no option of a figure", ""),
@@ -233,4 +232,4 @@ def test_lines_of_keys_in_a_file_that_makes_it_hard(tmp_path):
 
 def test_the_sets_of_this_repository_can_be_read():
     figures = read_figure_set(ROOT / "configs" / "gallery.toml")
-    assert sorted(command_name(f.request.command) for f in figures) == sorted(SHOWN)
+    assert sorted(kind_of(f.request.command).name for f in figures) == sorted(SHOWN)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.output.data import arrays_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
@@ -63,7 +62,7 @@ def test_the_table_is_what_is_saved(command):
         "matrix": {"whole": True},
         "features": {"layer": 1, "foreground": True},
     }
-    saved = arrays_of(getattr(attnviz, command)(model, image, **more.get(command, {})))
+    saved = getattr(attnviz, command)(model, image, **more.get(command, {})).arrays()
     expected = documented()[command]
     expected.pop("meta")  # added when the file is written
     if command == "features":

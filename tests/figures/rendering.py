@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from attnviz.figures.parts.page import RasterImage, Words
-from attnviz.figures.parts.style import RC
+from attnviz.figures.parts.page import PageText, RasterImage
+from attnviz.figures.parts.theme import RC
 
 
 def png(figure, **options) -> bytes:
@@ -44,7 +44,7 @@ def part_of(figure, raster) -> np.ndarray:
 
 def texts_of(figure) -> list:
     """All texts, as matplotlib's."""
-    (words,) = [artist for artist in figure.artists if isinstance(artist, Words)]
+    (words,) = [artist for artist in figure.artists if isinstance(artist, PageText)]
     return words.texts()
 
 

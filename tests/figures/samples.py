@@ -14,6 +14,7 @@ from attnviz.domain import (
     ComparedRow,
     EvolutionMaps,
     FeaturesMaps,
+    FigureImage,
     FitGeometry,
     HeadsMaps,
     LayersMaps,
@@ -22,7 +23,6 @@ from attnviz.domain import (
     ModelInfo,
     Part,
     PatchMaps,
-    Picture,
     Positions,
     QkvMaps,
     RelevanceMaps,
@@ -66,7 +66,7 @@ def photograph(name="cat.jpg", crop=None) -> np.ndarray:
     return np.ascontiguousarray(pixels)
 
 
-def picture_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> Picture:
+def picture_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> FigureImage:
     height, width = pixels.shape[:2]
     geometry = FitGeometry(
         Size(height, width),
@@ -74,7 +74,7 @@ def picture_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> Picture:
         patch,
         region or Box(0.0, 0.0, float(height), float(width)),
     )
-    return Picture(pixels, geometry, name)
+    return FigureImage(pixels, geometry, name)
 
 
 def rows(count, grid, prefix=1, seed=0, sharp=1.0):

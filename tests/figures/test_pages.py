@@ -18,9 +18,9 @@ from matplotlib.backends.backend_agg import RendererAgg
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
 from attnviz.errors import UsageError
 from attnviz.figures import draw, overlay_images
-from attnviz.figures.parts.overlay import view
+from attnviz.figures.parts.overlay import model_view
 from attnviz.figures.parts.plots import _step
-from attnviz.figures.parts.style import TIMES, TO
+from attnviz.figures.parts.theme import TIMES, TO
 from tests.figures import samples
 from tests.figures.rendering import (
     maps_of,
@@ -391,7 +391,7 @@ def test_unknown_colour_map_is_refused_with_near_matches():
 
 def test_a_padded_view_is_grey_beyond_the_picture():
     picture = _blank(10, 20, (4, 4), region=Box(-5.0, 0.0, 15.0, 20.0))
-    seen = view(picture, samples.Size(40, 40))
+    seen = model_view(picture, samples.Size(40, 40))
     assert (seen[:10] == 235).all()
     assert (seen[30:] == 235).all()
     assert (seen[10:30] == 90).all()

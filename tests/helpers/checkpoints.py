@@ -97,20 +97,20 @@ def save(path, content):
 
 def timm_model(checkpoint, timm_name, heads=HEADS, **more):
     """The timm model with the checkpoint's sizes, not loaded yet."""
-    facts = checkpoint.facts
+    inferred = checkpoint.inferred
     arguments = {
-        "patch_size": facts.patch,
-        "embed_dim": facts.width,
-        "depth": facts.depth,
+        "patch_size": inferred.patch,
+        "embed_dim": inferred.width,
+        "depth": inferred.depth,
         "num_heads": heads,
-        "mlp_ratio": facts.mlp_hidden / facts.width,
+        "mlp_ratio": inferred.mlp_hidden / inferred.width,
         "num_classes": 0,
     }
-    if facts.grid is not None:
-        arguments["img_size"] = tuple(side * facts.patch for side in facts.grid)
-    if facts.eps is not None:
+    if inferred.grid is not None:
+        arguments["img_size"] = tuple(side * inferred.patch for side in inferred.grid)
+    if inferred.eps is not None:
         arguments["norm_layer"] = lambda width, **kwargs: nn.LayerNorm(
-            width, eps=facts.eps, **kwargs
+            width, eps=inferred.eps, **kwargs
         )
     return timm.create_model(timm_name, **(arguments | more)).eval()
 

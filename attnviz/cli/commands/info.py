@@ -11,7 +11,7 @@ import typer
 from attnviz.cli.reproduce import redraw_command, rows_of
 from attnviz.domain import sha256_of
 from attnviz.errors import ImageError, UsageError
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 from attnviz.output.read_record import read_record
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ _NEEDED_OF_MANY = {"command": str, "model": str, "pictures": int, "options": dic
 
 def _record_of(figure: Path) -> dict[str, Any]:
     if not figure.is_file():
-        raise UsageError(f"{shown(figure)} is no file", "give a figure that attnviz wrote")
+        raise UsageError(f"{printable(figure)} is no file", "give a figure that attnviz wrote")
     record = read_record(figure)
     needed = _NEEDED_OF_MANY if record is not None and "pictures" in record else _NEEDED
     if record is None or not all(isinstance(record.get(n), kind) for n, kind in needed.items()):
         raise ImageError(
-            f"{shown(figure)} holds no record of how it was made",
+            f"{printable(figure)} holds no record of how it was made",
             "figures and data files of attnviz do, unless another program saved them again",
         )
     return record
@@ -92,9 +92,11 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "weights", row.get("weights", "")
         yield "weights SHA-256", row.get("weights_sha256") or "none"
         for checkpoint in row.get("checkpoints", ()):
-            yield "checkpoint", f"{checkpoint['sha256'][:16]}  {shown(checkpoint['path'])}"
-        yield "image", shown(row["image"])
+            yield "checkpoint", f"{checkpoint['sha256'][:16]}  {printable(checkpoint['path'])}"
+        yield "image", printable(row["image"])
         yield "image SHA-256", row["image_sha256"]
+        if "mask_sha256" in row:
+            yield "mask SHA-256", row["mask_sha256"]
         yield "image size", _by(row["image_size"])
         if "size" in row and "grid" in row:
             yield "model input", f"{_by(row['size'])}, {_by(row['grid'])} patches"
@@ -123,10 +125,10 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
         try:
             digest = sha256_of(image.read_bytes())
         except (OSError, ValueError):
-            yield f"{shown(image)} is not here; paths are relative to where the figure was drawn"
+            yield f"{printable(image)} does not exist; paths are relative to where it was drawn"
             continue
         if digest != wanted:
-            yield f"{shown(image)} is another picture than the figure shows"
+            yield f"{printable(image)} is not the image that the figure shows"
 
 
 def _rows_with_a_picture(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.cli.check_figures import check_set
-from attnviz.cli.parse import did_you_mean, in_range
 from attnviz.cli.report import Report
 from attnviz.domain import DEFAULT_TOLERANCE
+from attnviz.domain.parse import did_you_mean, in_range
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain.events import SAME_WORK, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
 from attnviz.stages.draw import finish, job_of, render
-from attnviz.stages.read import ReadStage, Ready, Seen
+from attnviz.stages.read import ComputedImage, PreparedJob, ReadStage
 
 if TYPE_CHECKING:
     from attnviz.domain import ImageFile, ModelInfo
@@ -72,10 +72,10 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class _Drawing:
-    """A picture that the model has seen, and where its files go."""
+    """A picture that went through the model, and where its files go."""
 
     plan: OutputPlan
-    seen: Seen
+    computed: ComputedImage
     rows: tuple[dict[str, Any], ...]
 
 
@@ -103,11 +103,13 @@ def draw_row(row: Row, job: Job) -> Row:
     if not isinstance(drawing, _Drawing):
         return row
     _enter(job.folder)
-    seen = drawing.seen
-    if seen.ready.current:
-        return packed(row[NUMBER], Skipped(seen.ready.file, SAME_WORK, drawing.rows))
-    figure = job_of(job.request, drawing.plan, seen.ready, seen.maps)
-    event = _guarded(lambda: finish(seen.ready, drawing.rows, seen.notes, lambda: render(figure)))
+    computed = drawing.computed
+    if computed.job.current:
+        return packed(row[NUMBER], Skipped(computed.job.file, UP_TO_DATE, drawing.rows))
+    figure = job_of(job.request, drawing.plan, computed.job, computed.maps)
+    event = _guarded(
+        lambda: finish(computed.job, drawing.rows, computed.notes, lambda: render(figure))
+    )
     return packed(row[NUMBER], event)
 
 
@@ -120,28 +122,26 @@ class ModelWorker:
     def __init__(self, job: Job, model: Any, threads: int) -> None:
         import ray
 
-        from attnviz.attention.tables import table
-        from attnviz.engines.replicas import side_by_side
+        from attnviz.engines.replicas import replicated
         from attnviz.models.backbone import compute_with
         from attnviz.stages.model import ModelStage
 
         _enter(job.folder)
         compute_with(threads)
         backbone = ray.get(model[0]).to(job.device)
-        self._table = table
-        self._stage = side_by_side(ModelStage(job.request, backbone), threads)
+        self._stage = replicated(ModelStage(job.request, backbone), threads)
 
     def __call__(self, block: Any) -> Iterator[Any]:
         """The pictures of a block, an Arrow table; each goes on when its batch is through."""
         left: dict[str, tuple[int, OutputPlan]] = {}
-        pictures: list[Ready] = []
+        pictures: list[PreparedJob] = []
         for number, value in zip(block[NUMBER].to_pylist(), block[PACKED], strict=True):
             read = unpacked({PACKED: value.as_buffer()})
             if isinstance(read, Fault):
                 yield _block(packed(number, read))
                 continue
             plan, outcome = read
-            if isinstance(outcome, Ready):
+            if isinstance(outcome, PreparedJob):
                 left[str(outcome.file.path)] = (number, plan)
                 pictures.append(outcome)
             else:
@@ -150,9 +150,9 @@ class ModelWorker:
             for outcome in self._stage.outcomes(pictures):
                 if isinstance(outcome, Failed):
                     yield _block(packed(left.pop(outcome.name)[0], outcome))
-                elif isinstance(outcome, Seen):
-                    number, plan = left.pop(str(outcome.ready.file.path))
-                    drawing = _Drawing(plan, outcome, self._table(outcome.maps))
+                elif isinstance(outcome, ComputedImage):
+                    number, plan = left.pop(str(outcome.job.file.path))
+                    drawing = _Drawing(plan, outcome, outcome.maps.rows())
                     yield _block(packed(number, drawing))
         except Exception as error:  # noqa: BLE001 - raised again where the run began
             for number, _ in left.values():

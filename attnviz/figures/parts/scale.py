@@ -1,4 +1,4 @@
-"""What the two ends of a colour map stand for. The limits used here are those on the colour bar."""
+"""The values at the two ends of a colour map, which are those on the colour bar."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 FLAT = 1e-6
 """A map whose range is below this share of its highest value counts as flat."""
 
-
 OWN_SCALE = "colours: each panel from its lowest to its highest value"
 
 
 class Limits(NamedTuple):
-    """The values at the dark and at the bright end of a colour map; low < high."""
+    """The values at the dark and the bright end of a colour map; low < high."""
 
     low: float
     high: float
@@ -39,9 +38,9 @@ def from_zero(high: float) -> Limits:
 
 
 def common_limits(maps: Iterable[FloatArray], style: DrawStyle) -> Limits | None:
-    """The limits that all panels of a figure share, or None when each has its own.
+    """The limits that all panels of a figure share, or None if each has its own.
 
-    A shared scale starts at zero, so that half the value is half way up the colour map.
+    A shared scale starts at zero, so that half the value is half way along the colour map.
     """
     if style.scale is Scale.FIXED:
         if style.fixed_limits is None or not style.fixed_limits[0] < style.fixed_limits[1]:
@@ -55,8 +54,8 @@ def common_limits(maps: Iterable[FloatArray], style: DrawStyle) -> Limits | None
     return None
 
 
-def scale_words(style: DrawStyle) -> str:
-    """How the figure states its scale."""
+def scale_text(style: DrawStyle) -> str:
+    """The colour scale as the foot states it."""
     if style.scale is Scale.FIXED:
         return "one fixed colour scale"
     return "one colour scale from 0" if style.scale is Scale.SHARED else OWN_SCALE

@@ -18,8 +18,8 @@ from torch import Tensor
 from attnviz.domain import Size
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.models.weights import huggingface, layouts
-from attnviz.models.weights.facts import Facts, Preprocessing, Source, measure
 from attnviz.models.weights.file import read_json, read_weights
+from attnviz.models.weights.inferred import InferredConfig, Preprocessing, Source, infer_config
 from attnviz.models.weights.networks import Network, choose_network
 
 CONFIG = "config.json"
@@ -71,7 +71,7 @@ class Checkpoint:
     key: str | None
     source: Source
     tensors: dict[str, Tensor]
-    facts: Facts
+    inferred: InferredConfig
     timm_name: str | None
     preprocessing: Preprocessing | None
     ignored: tuple[str, ...]
@@ -118,7 +118,7 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
         source = huggingface.source_of(config, config_path)
         tensors, ignored = huggingface.convert(network.tensors, source, path)
         ignored += network.beside
-        facts = huggingface.facts_of(config, source, tensors, path)
+        inferred = huggingface.infer_from_config(config, source, tensors, path)
         preprocessing = huggingface.preprocessing_of(config_path.parent)
         timm_name = None
     else:
@@ -126,14 +126,14 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
         timm_name, preprocessing = _timm_config(config)
         if timm_name is not None:
             source = Source.TIMM
-        facts = original_facts(tensors, source, path)
+        inferred = infer_original(tensors, source, path)
     return Checkpoint(
         path=path,
         files=tuple(files),
         key=network.key,
         source=source,
         tensors=tensors,
-        facts=facts,
+        inferred=inferred,
         timm_name=timm_name,
         preprocessing=preprocessing,
         ignored=tuple(ignored),
@@ -218,15 +218,15 @@ def convert_original(
     return source, tensors, ignored
 
 
-def original_facts(tensors: dict[str, Tensor], source: Source, path: Path) -> Facts:
+def infer_original(tensors: dict[str, Tensor], source: Source, path: Path) -> InferredConfig:
     """What the shapes tell of tensors that ``convert_original`` gave."""
     periods = tensors.get("rope.periods")
     rotary = source is Source.DINOV3 or "pos_embed" not in tensors
-    facts = measure(tensors, path, rotary=rotary)
+    inferred = infer_config(tensors, path, rotary=rotary)
     if periods is not None:
         # A quarter of a head's width has a period each: this is where the head count is stored.
-        facts = replace(facts, heads=facts.width // (4 * len(periods)))
-    return facts
+        inferred = replace(inferred, heads=inferred.width // (4 * len(periods)))
+    return inferred
 
 
 def _timm_config(config: dict[str, Any]) -> tuple[str | None, Preprocessing | None]:

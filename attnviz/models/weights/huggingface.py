@@ -17,8 +17,8 @@ from torch import Tensor
 
 from attnviz.domain import Size
 from attnviz.errors import CheckpointError
-from attnviz.models.weights.facts import Facts, Preprocessing, Source, measure
 from attnviz.models.weights.file import read_json
+from attnviz.models.weights.inferred import InferredConfig, Preprocessing, Source, infer_config
 from attnviz.models.weights.layouts import join_class_position, separate_biases, split_unused
 
 SOURCES = {
@@ -198,10 +198,10 @@ def _place_mlp(
             out[f"{place}mlp.fc1.{kind}"] = torch.cat([gate, up])
 
 
-def facts_of(
+def infer_from_config(
     config: Mapping[str, Any], source: Source, tensors: Mapping[str, Tensor], path: Path
-) -> Facts:
-    """The facts of shapes and config.json together.
+) -> InferredConfig:
+    """The sizes that shapes and config.json give together.
 
     Raises:
         CheckpointError: They disagree, or config.json leaves out the number of heads, or asks for
@@ -212,31 +212,32 @@ def facts_of(
     grid = None
     if image and patch and not rotary:
         grid = Size(image.height // patch.height, image.width // patch.width)
-    facts = measure(tensors, path, rotary=rotary, grid=grid)
+    inferred = infer_config(tensors, path, rotary=rotary, grid=grid)
     heads = config.get("num_attention_heads")
-    if not isinstance(heads, int) or heads < 1 or facts.width % heads:
+    if not isinstance(heads, int) or heads < 1 or inferred.width % heads:
         raise CheckpointError(
-            f"{path}: num_attention_heads of config.json is {heads!r}, the width is {facts.width}"
+            f"{path}: num_attention_heads of config.json is {heads!r}, "
+            f"the width is {inferred.width}"
         )
     for name, stated, measured in (
-        ("hidden_size", config.get("hidden_size"), facts.width),
-        ("num_hidden_layers", config.get("num_hidden_layers"), facts.depth),
-        ("patch_size", patch.height if patch else None, facts.patch),
-        ("num_channels", config.get("num_channels"), facts.in_chans),
-        ("num_register_tokens", config.get("num_register_tokens"), facts.registers),
+        ("hidden_size", config.get("hidden_size"), inferred.width),
+        ("num_hidden_layers", config.get("num_hidden_layers"), inferred.depth),
+        ("patch_size", patch.height if patch else None, inferred.patch),
+        ("num_channels", config.get("num_channels"), inferred.in_chans),
+        ("num_register_tokens", config.get("num_register_tokens"), inferred.registers),
     ):
         if stated is not None and stated != measured:
             raise CheckpointError(
                 f"{path}: config.json says {name} {stated}, the weights have {measured}",
                 "config.json and weights are of two models",
             )
-    _check_activation(config, source, facts, path)
+    _check_activation(config, source, inferred, path)
     eps = _number(config, "layer_norm_eps", _EPS[source], path)
     parameters = config.get("rope_parameters")
     holder = parameters if isinstance(parameters, dict) and "rope_theta" not in config else config
     theta = _number(holder, "rope_theta", 100.0, path) if rotary else None
     return replace(
-        facts,
+        inferred,
         heads=heads,
         eps=eps,
         rope_theta=theta,
@@ -252,10 +253,12 @@ def _number(config: Mapping[str, Any], name: str, default: float, path: Path) ->
     return float(value)
 
 
-def _check_activation(config: Mapping[str, Any], source: Source, facts: Facts, path: Path) -> None:
-    if facts.gated_mlp and source is not Source.HF_DINOV3:
+def _check_activation(
+    config: Mapping[str, Any], source: Source, inferred: InferredConfig, path: Path
+) -> None:
+    if inferred.gated_mlp and source is not Source.HF_DINOV3:
         return  # Dinov2's SwiGLU is fixed, whatever hidden_act says.
-    wanted = "silu" if facts.gated_mlp else "gelu"
+    wanted = "silu" if inferred.gated_mlp else "gelu"
     actual = config.get("hidden_act", wanted)
     if actual != wanted:
         raise CheckpointError(

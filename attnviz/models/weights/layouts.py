@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attnviz.errors import CheckpointError
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import Source
 
 # Distributed training stores blocks in chunks: the second number is the block's own.
 _CHUNKED = re.compile(r"^blocks\.\d+\.(\d+)\.")

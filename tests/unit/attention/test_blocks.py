@@ -8,8 +8,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall
-from attnviz.attention.stats import MatrixStats, entropy
+from attnviz.attention.stats import MatrixStats
 from attnviz.domain import Size
+from attnviz.domain.row_statistics import entropy
 
 
 def random_call(spread, offset=0.0, mask=None):

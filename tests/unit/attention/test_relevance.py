@@ -16,15 +16,15 @@ from attnviz.attention.capture import capture
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.relevance import carry, reference_of, relevance_maps
 from attnviz.attention.verify import verify
-from attnviz.domain import Box, FitGeometry, Picture, RelevanceMethod, Size
-from attnviz.domain.requests import RelevanceRequest
+from attnviz.domain import Box, FigureImage, FitGeometry, RelevanceMethod, Size
+from attnviz.domain.kinds import RelevanceRequest
 from attnviz.errors import AttentionError, UsageError
 from attnviz.models.head import ClassHead, Part
 from tests.helpers.planted import backbone_of, planted_call, random_stochastic, tiny_vit
 
 BY_GRADIENT = CHEFER, ROLLOUT = RelevanceMethod.CHEFER, RelevanceMethod.GRADIENT_ROLLOUT
 CLS = torch.tensor([1.0, 0.0])
-SECOND = Picture(
+SECOND = FigureImage(
     np.zeros((32, 32, 3), np.uint8),
     FitGeometry(Size(32, 32), Size(32, 32), 8, Box(0, 0, 32, 32)),
     "second.png",

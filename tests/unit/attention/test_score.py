@@ -8,7 +8,7 @@ import torch
 
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.score import keep_highest, score_maps, score_terms
-from attnviz.domain.requests import ScoreRequest
+from attnviz.domain.kinds import ScoreRequest
 from attnviz.errors import UsageError
 from tests.helpers.planted import dense_attention, planted_call, tiny_vit
 

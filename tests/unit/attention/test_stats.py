@@ -11,8 +11,9 @@ import torch
 from attnviz.attention import select
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.select import kth_smallest
-from attnviz.attention.stats import MatrixStats, entropy, focus, uniform_entropy
+from attnviz.attention.stats import MatrixStats
 from attnviz.domain import Size
+from attnviz.domain.row_statistics import entropy, focus, uniform_entropy
 from tests.helpers.planted import planted_call, random_stochastic
 
 
