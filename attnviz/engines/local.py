@@ -1,13 +1,12 @@
-"""The stages joined on one machine, for one picture or many.
+"""The stages joined on one machine, for one image or many.
 
-Reading runs ahead in threads, the model takes batches of one size in this process (on a CPU single
-pictures, one a core), drawing follows behind in processes that never import torch. Every queue is
-bounded, so memory stays flat.
+Threads read ahead, the model takes batches of one size in this process (on a CPU single images, one
+per core), and processes that never import torch draw. Every queue is bounded, so that memory stays
+flat.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import Any
 
 from attnviz.domain import ImageFile
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped
+from attnviz.domain.process import available_cores
 from attnviz.domain.requests import RunRequest
 from attnviz.engines.draw_pool import Pending, Renderer, is_ready
 from attnviz.engines.replicas import replicated
@@ -26,9 +26,12 @@ from attnviz.stages.read import ComputedImage, PreparedJob, ReadStage
 
 READERS = 2
 
+WORKERS_MOST = 8
+"""Drawing processes; so many keep up with any model."""
+
 
 class LocalRun:
-    """One run over pictures that exist, with a loaded model."""
+    """One run over existing images, with a loaded model."""
 
     def __init__(
         self, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
@@ -39,16 +42,12 @@ class LocalRun:
         self.modelling = ModelStage(request, model)
 
     def events(self) -> Generator[Event, None, None]:
-        """One event a picture, in the order of the pictures where batches hold one each."""
+        """One event per image, in the order of the images where batches hold one each."""
         workers = self._workers()
         models = replicated(self.modelling, len(self.plans))
-        with (
-            ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
-            Renderer(workers) as renderer,
-        ):
-            waiting: deque[tuple[ComputedImage, tuple[dict[str, Any], ...], Pending | None]] = (
-                deque()
-            )
+        readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+        waiting: deque[tuple[ComputedImage, tuple[dict[str, Any], ...], Pending | None]] = deque()
+        with Renderer(workers) as renderer:
             try:
                 for outcome in models.outcomes(self._read_ahead(readers)):
                     if not isinstance(outcome, ComputedImage):
@@ -61,18 +60,17 @@ class LocalRun:
                         yield self._finished(renderer, *waiting.popleft())
                 while waiting:
                     yield self._finished(renderer, *waiting.popleft())
-            except BaseException:
+            finally:
+                # Nobody waits for what is still being read when a run is stopped.
                 readers.shutdown(wait=False, cancel_futures=True)
-                renderer.cancel()
-                raise
 
     def _workers(self) -> int:
         if self.request.workers is not None:
             return self.request.workers
         if len(self.plans) == 1:
-            # Drawn here, unless a process is sooner there than this one has loaded matplotlib.
+            # Drawn here, unless a process can begin before this one has imported matplotlib.
             return int(is_ready())
-        return max(1, min(8, (os.cpu_count() or 2) - 1))
+        return max(1, min(WORKERS_MOST, available_cores() - 1))
 
     def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[PreparedJob | Skipped | Failed]:
         window = READERS + 2

@@ -214,6 +214,7 @@ def test_an_interrupt_does_not_wait_for_a_long_step_of_the_main_thread():
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "0.png\n"
+    time.sleep(0.5)  # until it is in that step
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     _, err = process.communicate(timeout=50)
@@ -269,12 +270,24 @@ def test_each_record_is_there_as_soon_as_its_picture_is_done() -> None:
     process.communicate()
 
 
-def test_names_that_are_no_utf8_go_out_byte_for_byte() -> None:
-    for coding in ("utf-8", "ascii"):
-        run = subprocess.run(
-            fake(total=1, name="'\\udcff\\u732b.png'" if coding == "utf-8" else "'\\udcff.png'"),
-            capture_output=True,
-            env={**ENVIRONMENT, "PYTHONIOENCODING": coding},
-            check=True,
-        )
-        assert run.stdout.startswith(b"\xff")
+@pytest.mark.parametrize(
+    ("encoding", "name", "line"),
+    [
+        ("utf-8", "\udcff\u732b.png", b"\xff\xe7\x8c\xab.png"),
+        ("ascii", "\udcff.png", b"\xff.png"),
+        ("ascii", "caf\xe9 \u732b\U0001f408.png", b"caf\\xe9 \\u732b\\U0001f408.png"),
+        ("cp1252", "caf\xe9 \u732b.png", b"caf\xe9 \\u732b.png"),
+        ("cp1252:strict", "\u732b\udcff\u0416.png", b"\\u732b\xff\\u0416.png"),
+    ],
+)
+def test_no_encoding_stops_a_run(encoding: str, name: str, line: bytes) -> None:
+    """What the encoding lacks is escaped; bytes that are no text go out as they are."""
+    run = subprocess.run(
+        fake(total=4, name=repr(name).replace("{", "{{")),
+        capture_output=True,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": encoding},
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [line] * 4
+    assert run.stderr.splitlines()[-1] == b"4 of 4 done"

@@ -179,6 +179,59 @@ def test_an_interrupt_leaves_whole_figures_and_no_process(
             assert np.asarray(image).std() > 0
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("whole_terminal", [False, True])
+def test_an_interrupt_of_a_real_model_at_work_ends_everything_in_two_seconds(
+    tmp_path, whole_terminal
+):
+    """A process of its own, with a model and figures of the size that people have."""
+    folder = tmp_path / "in"
+    for number in range(12):
+        save_scene(folder / f"{number}.png", 300, 400)
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, "heads", folder, "--model", "dino_vits8", "--random-weights",
+         "--dpi", "300", "--workers", "2", "--out", tmp_path / "o"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = process.stdout.readline().strip()
+    children = children_of(process.pid)
+    assert children
+    begun = time.monotonic()
+    if whole_terminal:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=60)
+    while any(map(alive, children)) and time.monotonic() - begun < 10:
+        time.sleep(0.01)
+    assert time.monotonic() - begun < 2
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("stopped: ")
+    # No figure is half there, and no temporary file is left.
+    written = {Path(line).name for line in [first, *rest.splitlines()]}
+    assert written <= set(files_below(tmp_path / "o"))
+    for name in files_below(tmp_path / "o"):
+        assert name.endswith(".heads.png")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+@pytest.mark.parametrize("seconds", [1, 2.5])
+def test_an_interrupt_while_the_model_is_loaded_says_nothing(tmp_path, seconds):
+    """The server of the drawing processes is just importing what they need."""
+    save_scene(tmp_path / "in" / "1.png", 40, 40)
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, "heads", tmp_path / "in", "--model", "demo", "--out", tmp_path / "o"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    # On a fast machine it may have been through before.
+    assert (process.returncode, err) == (130, "") or out
+
+
 def test_the_next_run_goes_on_where_the_interrupt_came(tiny, many, tmp_path):
     command = ("heads", many, *tiny, "--workers", "0", "--out", tmp_path / "o", "--skip-existing")
     process = subprocess.Popen(

@@ -202,7 +202,11 @@ print("compiled")
 
 
 @pytest.mark.parametrize(
-    "backends", [("eager", "aot_eager"), pytest.param(("inductor",), marks=pytest.mark.slow(reason="compiles C++"))]
+    "backends",
+    [
+        ("eager", "aot_eager"),
+        pytest.param(("inductor",), marks=pytest.mark.slow(reason="compiles C++")),
+    ],
 )
 def test_timm_works_without_the_compiler_and_torch_compile_after_it(backends):
     """In a process of its own: this one has the compiler."""
