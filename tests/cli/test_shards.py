@@ -66,7 +66,7 @@ def test_a_shard_without_pictures_is_no_failure(real, tiny, photos):
     ]
     assert [outcome.code for outcome in outcomes] == [0, 0]
     assert sorted(outcome.out for outcome in outcomes) == ["", "attnviz-out/1.heads.png\n"]
-    assert sum("no picture belongs to this shard" in outcome.err for outcome in outcomes) == 1
+    assert sum("no image belongs to this shard" in outcome.err for outcome in outcomes) == 1
 
 
 def test_shards_write_lists_of_their_own_that_can_be_merged(real, tiny, photos, tmp_path):
