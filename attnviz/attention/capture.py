@@ -244,7 +244,7 @@ def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -
         except _Stop:
             return
     raise UnsupportedModelError(
-        f"{model.info.name}: layer {last} was never reached", "this model is no plain ViT"
+        f"{model.info.name}: layer {last} was never reached", "this model is not a plain ViT"
     )
 
 

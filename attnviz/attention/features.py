@@ -81,6 +81,7 @@ def features_maps(
                 foreground=None if found is None else found.mask,
                 first=None if found is None else found.first,
                 outlier_threshold=request.outlier_threshold,
+                prefix_names=info.prefix_names,
             )
         )
     return maps

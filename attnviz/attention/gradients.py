@@ -78,7 +78,7 @@ def attention_gradients(
         if len(outputs) != depth:
             raise UnsupportedModelError(
                 f"{model.info.name}: {len(outputs)} of {depth} layers were reached",
-                "this model is no plain ViT",
+                "this model is not a plain ViT",
             )
         values = target(tokens.float())
         # A picture's target depends on that picture alone, so the sum keeps them apart.

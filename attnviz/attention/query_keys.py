@@ -1,4 +1,4 @@
-"""The queries and keys of whole layers, for whoever computes attention from them elsewhere."""
+"""The queries and keys of whole layers, from which attention can be computed elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def query_keys(
     model: AttentionModel, batch: Tensor, layers: Sequence[int] | None = None
 ) -> QueryKeys:
-    """The scaled queries and the keys of the asked layers (None: all) of a (1, 3, h, w) batch.
+    """The scaled queries and the keys of the given layers (None: all) of a (1, 3, h, w) batch.
 
     Raises:
         UsageError: A layer out of range.

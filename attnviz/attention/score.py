@@ -75,11 +75,15 @@ def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> l
             cls_row = one.unchecked_rows(first)[0, list(heads), 0]  # H, N
             patch_mean = patch_mean_row(one, info.prefix)[list(heads)]  # H, N
             terms = score_terms(cls_row, patch_mean, info.prefix)
+            cls_all, patch_all = score_terms(cls_row, patch_mean, 0)  # N
+            prefix = (cls_all + patch_all)[: info.prefix].cpu().numpy()
             cls_term, patch_term = (term.cpu().numpy().reshape(grid) for term in terms)
             score = cls_term + patch_term
             kept = keep_highest(score, request.keep_ratio)
             maps.append(
-                ScoreMaps(score, cls_term, patch_term, kept, request.keep_ratio, layer, heads)
+                ScoreMaps(
+                    score, cls_term, patch_term, kept, request.keep_ratio, layer, heads, prefix
+                )
             )
 
     capture(model, batch, layer, take)

@@ -81,7 +81,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     """Typer callback: make the file's values the defaults of the command that is being parsed.
 
     Raises:
-        UsageError: No such file, no TOML, or a key that is no option of this command.
+        UsageError: No such file, no TOML, or a key that is not an option of this command.
     """
     if path is None or context.resilient_parsing:
         return path
@@ -107,10 +107,10 @@ def options_of(command: Any) -> dict[str, Any]:
 
 
 def unknown_option(where: str, owner: str, key: str, options: Any) -> UsageError:
-    """The error for a key that is no option, with near matches."""
+    """The error for a key that is not an option, with near matches."""
     spelled = [known.rstrip("_").replace("_", "-") for known in options]
     hint = did_you_mean(key.replace("_", "-"), spelled)
-    return UsageError(f"{where}: {owner} has no option {key!r}", hint)
+    return UsageError(f"{where}: unknown option {key!r}{owner and f' of {owner}'}", hint)
 
 
 def as_default(where: str, key: str, value: Any, options: dict[str, Any]) -> dict[str, Any]:

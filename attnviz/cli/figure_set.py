@@ -47,13 +47,13 @@ _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""
 
 _OF_FOLDERS = frozenset({"table", "summary", "engine", "ray_address", "cpus_per_model", "shard"})
-"""Options about all pictures of a run, which a set of figures is not."""
+"""Options about all images of a run, which a set of figures is not."""
 
 _PATHS = ("out", "checkpoint", "like")
 
 
 def read_figure_set(path: Path, *, overwrite: bool = False) -> list[SetFigure]:
-    """Every figure of a set, read and checked as far as it can be without a model or a picture.
+    """Every figure of a set, read and checked as far as it can be without a model or an image.
 
     ``overwrite``: the default of ``skip-existing`` is false, not true.
 
@@ -84,7 +84,7 @@ def _check_defaults(file: TomlFile, defaults: Mapping[str, Any]) -> None:
             raise UsageError(f"{where}: {key} belongs to a figure, not to all", "see [[figure]]")
         if field_name(key) not in everything:
             _refuse_options_of_runs(where, key)
-            raise unknown_option(where, "no command", key, everything)
+            raise unknown_option(where, "", key, everything)
 
 
 def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
@@ -96,7 +96,7 @@ def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
     values: dict[str, Any] = {"out": DEFAULT_OUT, "skip_existing": not overwrite}
     lines: dict[str, int] = {}
     for key, value in defaults.items():
-        if field_name(key) in options:
+        if field_name(key) in options and key not in KINDS[name].unused:
             values |= as_default(file.where("defaults", 0, key), key, value, options)
     for key, value in table.items():
         where = file.where("figure", number, key)
@@ -136,7 +136,7 @@ def _images(file: TomlFile, number: int) -> list[str]:
         images = [images]
     if not images or not isinstance(images, list) or not all(isinstance(i, str) for i in images):
         raise UsageError(
-            f"{where}: images must be a list of pictures", 'for instance images = ["cat.jpg"]'
+            f"{where}: images must be a list of images", 'for instance images = ["cat.jpg"]'
         )
     return images
 
@@ -149,10 +149,10 @@ def _line(file: TomlFile, number: int) -> int:
 
 def _refuse_options_of_runs(where: str, key: str) -> None:
     if field_name(key) in _OF_FOLDERS:
-        hint = f"run the command itself over the pictures, with --{key}"
-        raise UsageError(f"{where}: {key} is no option of a figure", hint)
+        hint = f"run the command itself over the images, with --{key}"
+        raise UsageError(f"{where}: {key} is not an option of a figure", hint)
     if key in _OF_RENDER:
-        raise UsageError(f"{where}: {key} is no option of a figure", f"attnviz render --{key}")
+        raise UsageError(f"{where}: {key} is not an option of a figure", f"attnviz render --{key}")
 
 
 def _options(command: Any) -> dict[str, Any]:

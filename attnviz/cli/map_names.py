@@ -18,7 +18,7 @@ _SHOWN = re.compile(
     r"|@([+-]?\d{1,9}(?:\.\d+)?),([+-]?\d{1,9}(?:\.\d+)?)px)?",
     re.ASCII,
 )
-_HINT = "write patch@3,7 (row, column) or patch@240,120px (x, y of the picture)"
+_HINT = "write patch@3,7 (row, column) or patch@240,120px (x, y of the image)"
 
 
 def parse_maps(texts: Sequence[str]) -> tuple[MapSpec, ...]:
@@ -42,7 +42,7 @@ def _map_spec(text: str) -> MapSpec:
     head, row, column, x, y = match.group(2, 3, 4, 5, 6) if match else (None,) * 5
     if match is None or (kind is MapKind.HEAD) != (head is not None):
         hint = "write head:3" if kind is MapKind.HEAD else _HINT
-        raise UsageError(f"--show: {text!r} is no map", hint)
+        raise UsageError(f"--show: {text!r} is not a map", hint)
     at_place = row is not None or x is not None
     if at_place != (kind in (MapKind.PATCH, MapKind.COSINE)):
         raise UsageError(f"--show: {text!r} {'has no' if at_place else 'needs a'} place", _HINT)

@@ -21,8 +21,11 @@ from attnviz.domain.requests import (
     OutputRequest,
     RunRequest,
 )
+from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attnviz.domain.kinds import Kind
     from attnviz.domain.options import OptionField
 
@@ -93,6 +96,14 @@ class Given:
         """The request of a class, from its options and the fields that are set here."""
         return build(request, self.values.get(request, {}), **own)
 
-    def without_options(self, request: type) -> bool:
-        """Whether no option of a class was among the command's."""
-        return request not in self.values
+    def refuse(self, request: type, names: Sequence[str], command: str) -> None:
+        """Raise UsageError for options of a class that a command has no use for.
+
+        Their default is no statement, so records and configuration files may repeat it.
+        """
+        for each in option_fields(request):
+            value = self.values[request].get(each.field.name, each.default)
+            if each.name in names and value != each.default:
+                raise UsageError(
+                    f"--{each.name} has no effect: {command} draws no overlay", "leave it out"
+                )

@@ -47,6 +47,7 @@ def run_request(kind: Kind, given: Given, inputs: Sequence[str]) -> RunRequest:
     Raises:
         UsageError: A value that no model could honour.
     """
+    given.refuse(DrawStyle, kind.unused, kind.name)
     output: OutputRequest = given.make(OutputRequest)
     engine: EngineRequest = given.make(EngineRequest)
     request: RunRequest = given.make(

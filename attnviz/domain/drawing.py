@@ -11,6 +11,7 @@ from attnviz.domain.choices import (
     DEFAULT_DPI,
     PAGE_INCHES,
     Interpolation,
+    Percentile,
     Scale,
     take_choices,
 )
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 class DrawStyle:
     """How a figure is drawn; the same for every kind of figure.
 
-    width is in inches. ``fixed_limits`` are the colour limits of ``Scale.FIXED``.
+    width is in inches. ``fixed_limits`` are the colour limits of ``Scale.FIXED``, as values or as
+    percentiles.
 
     Raises:
         UsageError: A fixed scale without limits, or limits of another scale.
@@ -58,8 +60,11 @@ class DrawStyle:
         choice(Scale),
         "Colour limits: of each panel, one for all panels, or --limits.",
     )
-    fixed_limits: tuple[float, float] | None = option(
-        None, LIMITS, "The limits of --scale fixed.", name="limits"
+    fixed_limits: tuple[float | Percentile, float | Percentile] | None = option(
+        None,
+        LIMITS,
+        "The limits of --scale fixed: values, or percentiles of all values, as p1,p99.",
+        name="limits",
     )
     interpolation: Interpolation = option(
         Interpolation.NEAREST,
@@ -88,7 +93,7 @@ class Provenance:
     command-line name, as JSON-ready values. ``device`` is where the model ran: cpu, cuda or mps.
     ``like_sha256``: of the second image of ``relevance``. ``mask_sha256``: of the mask of
     ``evolve``.
-    ``rows``: of a figure of several models or pictures, how each row was made; the rest of the
+    ``rows``: of a figure of several models or images, how each row was made; the rest of the
     record is then that of the first.
     ``step``: of a model that was in training. ``checkpoints``: path and SHA-256 of each, where a
     figure shows several.

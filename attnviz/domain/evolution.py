@@ -13,6 +13,7 @@ from attnviz.domain.forms import PATH, SHARE, choice
 from attnviz.domain.kinds import HeadsRequest, LayersRequest
 from attnviz.domain.kinds.common import HEADS_OPTION, LAYER, QUERY
 from attnviz.domain.options import option, switch
+from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +126,8 @@ class EvolutionRequest:
 
     def __post_init__(self) -> None:
         take_choices(self)
+        if self.mask is None and self.threshold != DEFAULT_MASS:
+            raise UsageError("--threshold needs --mask: no masks are drawn without an object")
 
     @property
     def command(self) -> HeadsRequest | LayersRequest:

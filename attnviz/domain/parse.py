@@ -10,7 +10,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES
+from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
@@ -36,7 +36,7 @@ def parse_index(option: str, text: str) -> int:
     """
     written = text.strip()
     if not INDEX.fullmatch(written):
-        raise UsageError(f"{option}: {text!r} is no layer number", _COUNTING)
+        raise UsageError(f"{option}: {text!r} is not a layer number", _COUNTING)
     return int(written)
 
 
@@ -83,7 +83,7 @@ def parse_size(text: str | None) -> SizeRequest:
     match = re.fullmatch(r"(\d{1,6})(?:[x\u00d7](\d{1,6}))?", written, re.ASCII)
     if match is None or int(match[1]) == 0 or (match[2] and int(match[2]) == 0):
         raise UsageError(
-            f"--size: {text!r} is no size",
+            f"--size: {text!r} is not a size",
             "write 480 (shorter side), 480x640 (height x width) or original",
         )
     return Size(int(match[1]), int(match[2])) if match[2] else int(match[1])
@@ -93,7 +93,9 @@ def parse_device(text: str) -> str:
     """``auto``, ``cpu``, ``mps``, ``cuda`` or ``cuda:1``."""
     written = text.strip().lower()
     if not _DEVICE.fullmatch(written):
-        raise UsageError(f"--device: {text!r} is no device", "use auto, cpu, mps, cuda or cuda:1")
+        raise UsageError(
+            f"--device: {text!r} is not a device", "use auto, cpu, mps, cuda or cuda:1"
+        )
     return written
 
 
@@ -117,11 +119,13 @@ def parse_shard(text: str | None) -> Shard | None:
         return None
     match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text, re.ASCII)
     if match is None:
-        raise UsageError(f"--shard: {text!r} is no shard", "write I/N, from 0: 0/8 to 7/8")
+        raise UsageError(f"--shard: {text!r} is not a shard", "write I/N, from 0: 0/8 to 7/8")
     index, count = int(match[1]), int(match[2])
     if index >= count:
         last = f"the last of {count} is {count - 1}/{count}" if count else "there must be one"
-        raise UsageError(f"--shard: there is no shard {index} of {count}", f"count from 0: {last}")
+        raise UsageError(
+            f"--shard: there is not a shard {index} of {count}", f"count from 0: {last}"
+        )
     return Shard(index, count)
 
 
@@ -134,19 +138,37 @@ def parse_width(text: str) -> float:
         width = float(text)
     except ValueError:
         raise UsageError(
-            f"--width: {text!r} is no width", "use column, page or a number of inches"
+            f"--width: {text!r} is not a width", "use column, page or a number of inches"
         ) from None
     return in_range("--width", width, least=1.0, most=100.0)
 
 
-def parse_limits(text: str | None) -> tuple[float, float] | None:
-    """``MIN,MAX`` with MIN below MAX."""
+def parse_limits(text: str | None) -> tuple[float | Percentile, float | Percentile] | None:
+    """``MIN,MAX`` with MIN below MAX; each is a value, or a percentile such as ``p99``.
+
+    Raises:
+        UsageError: Not of that form, or MIN is not below MAX.
+    """
     if text is None:
         return None
-    low, high = _numbers("--limits", text, 2, "write the lowest and the highest value, e.g. 0,0.02")
-    if not low < high:
-        raise UsageError(f"--limits: {text!r} is empty, the first number must be the smaller one")
-    return low, high
+    hint = "write the lowest and the highest value, e.g. 0,0.02, or percentiles, e.g. p1,p99"
+    parts = [part.strip().lower() for part in text.split(",")]
+    is_percentile = [part.startswith("p") for part in parts]
+    values = ",".join(part.removeprefix("p") for part in parts)
+    try:
+        low, high = _numbers("--limits", values, 2, hint)
+    except UsageError:
+        raise UsageError(f"--limits: {text!r} is not two values or percentiles", hint) from None
+    for number, percentile in zip((low, high), is_percentile, strict=True):
+        if percentile and not 0 <= number <= 100:
+            raise UsageError(f"--limits: percentile {number:g} is not in 0 to 100")
+    # A value and a percentile are compared once there are values.
+    if is_percentile[0] == is_percentile[1] and not low < high:
+        raise UsageError(f"--limits: {text!r} is empty, the first one must be the smaller one")
+    return (
+        Percentile(low) if is_percentile[0] else low,
+        Percentile(high) if is_percentile[1] else high,
+    )
 
 
 def parse_channels(
@@ -169,16 +191,16 @@ def parse_cells(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:
     for text in texts:
         parts = [part.strip() for part in text.split(",")]
         if len(parts) != 2 or not all(INDEX.fullmatch(part) for part in parts):
-            raise UsageError(f"--at: {text!r} is no patch", "write row,column from 0, e.g. 3,7")
+            raise UsageError(f"--at: {text!r} is not a patch", "write row,column from 0, e.g. 3,7")
         cells.append((int(parts[0]), int(parts[1])))
     return tuple(cells)
 
 
 def parse_points(texts: Sequence[str]) -> tuple[tuple[float, float], ...]:
-    """``x,y`` in pixels of the original picture."""
+    """``x,y`` in pixels of the original image."""
     points = []
     for text in texts:
-        x, y = _numbers("--xy", text, 2, "write x,y in pixels of the picture, e.g. 120,80")
+        x, y = _numbers("--xy", text, 2, "write x,y in pixels of the image, e.g. 120,80")
         points.append((x, y))
     return tuple(points)
 
@@ -187,9 +209,11 @@ def parse_model_args(texts: Sequence[str]) -> dict[str, int]:
     """``name=number`` pairs, such as ``depth=6``."""
     sizes: dict[str, int] = {}
     for text in texts:
-        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*", text, re.ASCII)
+        match = re.fullmatch(r"\s*([A-Za-z_][\w-]*)\s*=\s*(\d{1,9})\s*", text, re.ASCII)
         if match is None:
-            raise UsageError(f"--model-arg: {text!r} is no size", "write name=number, e.g. depth=6")
+            raise UsageError(
+                f"--model-arg: {text!r} is not a size", "write name=number, e.g. depth=6"
+            )
         if match[1] in sizes:
             raise UsageError(f"--model-arg: {match[1]} is given twice")
         sizes[match[1]] = int(match[2])

@@ -14,9 +14,9 @@ from typing import Any
 
 from attnviz.domain import ImageFile
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped
-from attnviz.domain.process import available_cores
 from attnviz.domain.requests import RunRequest
-from attnviz.engines.draw_pool import Pending, Renderer, is_ready
+from attnviz.engines import draw_pool
+from attnviz.engines.draw_pool import Pending, Renderer
 from attnviz.engines.replicas import replicated
 from attnviz.models.backbone import Backbone
 from attnviz.output.plan import OutputPlan
@@ -25,9 +25,6 @@ from attnviz.stages.model import ModelStage
 from attnviz.stages.read import ComputedImage, PreparedJob, ReadStage
 
 READERS = 2
-
-WORKERS_MOST = 8
-"""Drawing processes; so many keep up with any model."""
 
 
 class LocalRun:
@@ -43,7 +40,9 @@ class LocalRun:
 
     def events(self) -> Generator[Event, None, None]:
         """One event per image, in the order of the images where batches hold one each."""
-        workers = self._workers()
+        workers = self.request.workers
+        if workers is None:
+            workers = draw_pool.default_workers(len(self.plans))
         models = replicated(self.modelling, len(self.plans))
         readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         waiting: deque[tuple[ComputedImage, tuple[dict[str, Any], ...], Pending | None]] = deque()
@@ -63,14 +62,6 @@ class LocalRun:
             finally:
                 # Nobody waits for what is still being read when a run is stopped.
                 readers.shutdown(wait=False, cancel_futures=True)
-
-    def _workers(self) -> int:
-        if self.request.workers is not None:
-            return self.request.workers
-        if len(self.plans) == 1:
-            # Drawn here, unless a process can begin before this one has imported matplotlib.
-            return int(is_ready())
-        return max(1, min(WORKERS_MOST, available_cores() - 1))
 
     def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[PreparedJob | Skipped | Failed]:
         window = READERS + 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
-from attnviz.figures.features import components_panel, similarity_limits
+from attnviz.figures.features import similarity_limits
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_text, sheet_of
+from attnviz.figures.parts.components import PERCENTILES_TEXT, components_panel
 from attnviz.figures.parts.grid import Column, Row, draw_grid
 from attnviz.figures.parts.panels import empty_panel, image_panel, map_panel, panel_aspect
 from attnviz.figures.parts.scale import Limits, common_limits, scale_text
 from attnviz.figures.patch import cell_mark
-from attnviz.figures.qkv import vectors_panel
 from attnviz.figures.rollout import rollout_text
 
 if TYPE_CHECKING:
@@ -146,8 +146,6 @@ def _limits(maps: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
 def _panel(
     row: ComparedRow, compared: ComparedMap, index: int, limits: Limits | None, style: DrawStyle
 ) -> Panel | None:
-    if compared.kind in _VECTORS:
-        return vectors_panel(("",), compared.values)
     if compared.is_colours:
         return components_panel(("",), compared.values, style, row.image, compared.foreground)
     if compared.reason is not None:
@@ -194,7 +192,9 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
         tokens = ["tokens"] * (MapKind.PCA in kinds or MapKind.FOREGROUND in kinds)
         vectors = ["vectors"] * any(kind in _VECTORS for kind in kinds)
         whose = " and ".join(tokens + vectors)
-        parts.append(f"PCA: components of each row's own {whose} as red, green, blue")
+        parts.append(
+            f"PCA: components of each row's own {whose} as red, green, blue, {PERCENTILES_TEXT}"
+        )
     return list(dict.fromkeys(parts))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from attnviz.domain import Rows
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_text, prefix_text, query_text, sheet_with_caption
-from attnviz.figures.parts.colour_bars import shared_bar
+from attnviz.figures.parts.colour_bars import own_scales_bar, shared_bar
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect
 from attnviz.figures.parts.map_table import (
     OWN_SCALES,
@@ -89,17 +89,23 @@ def draw_evolution(
     top = sheet.pages[-1].y
     draw_table(sheet, rows, columns, content, cells)
     beside = _beside(sheet, cells, top, original, aspect, plots)
-    if shared and not beside:
-        sheet.skip(0.04)
-        shared_bar(sheet, shared, "Attention")
     if not beside:
+        sheet.skip(0.04)
+        _colour_bar(sheet, shared)
         sheet.skip(0.04)
         overview(sheet, original, aspect, plots, below=_LEGEND)
     legend(sheet, _entries(maps))
-    if shared and beside:
+    if beside:
         sheet.skip(0.07)
-        shared_bar(sheet, shared, "Attention")
+        _colour_bar(sheet, shared)
     return sheet.figures()
+
+
+def _colour_bar(sheet: Sheet, shared: Limits | None) -> None:
+    if shared:
+        shared_bar(sheet, shared, "Attention")
+    else:
+        own_scales_bar(sheet)
 
 
 def draw_frames(
@@ -165,7 +171,7 @@ def _colours(maps: EvolutionMaps) -> list[str]:
         return [theme.head_colour(index) for index in maps.indices]
     levels = np.linspace(0, 0.88, len(maps.indices), dtype=np.float32)
     shades = colour(levels, Limits(0.0, 1.0), "viridis").tolist()
-    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shades]
+    return [theme.hex_of(shade) for shade in shades]
 
 
 def _entries(maps: EvolutionMaps) -> list[tuple[str, str]]:

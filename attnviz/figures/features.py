@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.domain import Interpolation, Scale, Size
+from attnviz.domain import Scale
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
+from attnviz.figures.parts.components import PERCENTILES_TEXT, components_panel
 from attnviz.figures.parts.histogram import split_histogram
 from attnviz.figures.parts.masks import mask_outline
-from attnviz.figures.parts.overlay import dimmed, enlarge, model_view
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
@@ -29,12 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import (
-        BoolArray,
-        ByteArray,
         DrawStyle,
         FeaturesMaps,
         FigureImage,
-        FloatArray,
         ModelInfo,
     )
     from attnviz.figures.parts.page import Sheet
@@ -67,56 +63,6 @@ def draw_features(
         shared_bar(sheet, shared, "Cosine")
     _norms(sheet, maps)
     return sheet.figures()
-
-
-def component_colours(components: FloatArray, shown: BoolArray | None = None) -> FloatArray:
-    """Components (gh, gw, 3) as red, green and blue, 0..1, each from its minimum to its maximum.
-
-    shown (gh, gw): the cells that define the limits; the others are 0. A constant component is 0.5.
-    """
-    mask = np.ones(components.shape[:2], np.bool_) if shown is None else shown
-    values = components[mask]
-    low, span = values.min(axis=0), np.ptp(values, axis=0)
-    levels = np.full_like(values, 0.5)
-    np.divide(values - low, span, out=levels, where=span > 0)
-    colours = np.zeros_like(components)
-    colours[mask] = levels
-    return colours
-
-
-def components_panel(
-    titles: tuple[str, ...],
-    components: FloatArray,
-    style: DrawStyle,
-    image: FigureImage,
-    shown: BoolArray | None = None,
-) -> Panel:
-    """Components as colours; around a foreground, the image, dimmed."""
-    colours = component_colours(components, shown)
-    crisp = style.interpolation is Interpolation.NEAREST and shown is None
-    return Panel(
-        titles,
-        partial(_colour_pixels, colours, style.interpolation, image, shown),
-        Size(*components.shape[:2]) if crisp else None,
-    )
-
-
-def _colour_pixels(
-    colours: FloatArray,
-    how: Interpolation,
-    image: FigureImage,
-    shown: BoolArray | None,
-    size: Size,
-) -> ByteArray:
-    # There is nothing to interpolate with at the border of a foreground.
-    how = how if shown is None else Interpolation.NEAREST
-    channels = [enlarge(np.ascontiguousarray(colours[..., k]), size, how) for k in range(3)]
-    drawn = np.rint(255 * np.stack(channels, axis=-1)).astype(np.uint8)
-    if shown is None:
-        return drawn
-    inside = enlarge(shown.astype(np.float32), size, how) > 0
-    ground = dimmed(model_view(image, size), np.zeros_like(shown))
-    return np.asarray(np.where(inside[..., None], drawn, ground), np.uint8)
 
 
 def _component_panels(maps: FeaturesMaps, image: FigureImage, style: DrawStyle) -> list[Panel]:
@@ -174,9 +120,10 @@ def _caption(maps: FeaturesMaps, model: ModelInfo, shared: Limits | None) -> lis
         f"{index} ({row}, {column})" for index, (row, column) in enumerate(maps.cells.tolist(), 1)
     )
     patches = "patches" if len(maps.cells) > 1 else "patch"
+    colours = f"PCA: components 1, 2, 3 {whose} as red, green, blue, {PERCENTILES_TEXT}"
     return [
         given,
-        f"PCA: components 1, 2, 3 {whose} as red, green, blue; shares of the variance {shares}",
+        f"{colours}; shares of the variance {shares}",
         foreground,
         f"cosine: similarity to {patches} {cells} as (row, column)" if cells else "",
         "one colour scale of the cosines" if shared else OWN_SCALE,
@@ -187,18 +134,9 @@ def _caption(maps: FeaturesMaps, model: ModelInfo, shared: Limits | None) -> lis
 
 def _prefix_norms(maps: FeaturesMaps, model: ModelInfo) -> str:
     """The norms of the tokens that are not patches."""
-    norms = [theme.number(float(norm), 3) for norm in maps.prefix_norm]
-    if not norms:
-        return ""
-    parts = []
-    if model.has_cls:
-        parts.append(f"CLS {norms[0]}")
-    others = norms[int(model.has_cls) : len(norms) - model.registers]
-    if others:
-        parts.append(f"distillation {', '.join(others)}")
-    if model.registers:
-        parts.append(f"registers {', '.join(norms[-model.registers :])}")
-    return f"norms not drawn: {'; '.join(parts)}"
+    norms = (theme.number(float(norm), 3) for norm in maps.prefix_norm)
+    named = [f"{name} {norm}" for name, norm in zip(model.prefix_names, norms, strict=True)]
+    return f"norms not drawn: {', '.join(named)}" if named else ""
 
 
 def _norms(sheet: Sheet, maps: FeaturesMaps) -> None:

@@ -19,10 +19,11 @@ from attnviz.figures.parts.caption import (
 )
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.masks import mask_outline
-from attnviz.figures.parts.overlay import by_head, dimmed, model_view
+from attnviz.figures.parts.overlay import by_head, model_view
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
+    dimmed_raster,
     image_panel,
     map_panel,
     overlay_panel,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import (
-        BoolArray,
         ByteArray,
         DrawStyle,
         FigureImage,
@@ -129,13 +129,9 @@ def _mask_panels(maps: HeadsMaps, image: FigureImage, threshold: float) -> list[
         panels.append(
             Panel(
                 (f"Head {head} · {share} of cells", f"Head {head} · {share}", f"{head} · {share}"),
-                partial(_dimmed_pixels, image, mask),
+                dimmed_raster(image, mask),
                 swatch=colour,
                 edges=(Edges(runs, colour, "#ffffff"),),
             )
         )
     return panels
-
-
-def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
-    return dimmed(model_view(image, size), kept)

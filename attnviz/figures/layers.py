@@ -13,7 +13,7 @@ from attnviz.figures.parts.caption import (
     query_text,
     sheet_with_caption,
 )
-from attnviz.figures.parts.colour_bars import shared_bar
+from attnviz.figures.parts.colour_bars import own_scales_bar, shared_bar
 from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_head_table
 from attnviz.figures.parts.overview import overview
 from attnviz.figures.parts.panels import (
@@ -75,6 +75,8 @@ def draw_layers(
         panel_rows(sheet, panels, panel_aspect(image), at_least=4)
     if shared:
         shared_bar(sheet, shared, "Attention")
+    elif each_head:
+        own_scales_bar(sheet)
     return sheet.figures()
 
 

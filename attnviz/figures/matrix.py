@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,12 @@ from attnviz.figures.parts.panels import (
     panel_rows,
 )
 from attnviz.figures.parts.plots import head_legend, token_lines
-from attnviz.figures.parts.scale import Limits, common_limits, from_zero
+from attnviz.figures.parts.scale import Limits, common_limits, from_zero, own_limits
 from attnviz.figures.parts.token_axis import TokenAxis
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
     from attnviz.domain import DrawStyle, FigureImage, FloatArray, IntArray, MatrixMaps, ModelInfo
@@ -51,10 +54,14 @@ def draw_attention_matrix(
     A single head takes the place of the mean.
     """
     count = len(maps.heads)
+    logits = [maps.mean_logits, *maps.cell_logits]
+    after = [maps.mean_attention, *maps.cell_attention]
+    colours = partial(_colours, logits=logits, after=after, maps=maps, style=style, norm=norm)
+    scales = [colours(*each) for each in zip(logits, after, strict=True)]
     tokens, cells = maps.tokens, len(maps.edges) - 1
     parts = [
         layer_text(maps.layer, model),
-        "before softmax: q kᵀ · scale, colours centred at 0",
+        _logit_text(maps, [before for before, _ in scales]),
         _norm_text(norm, style),
         "rows are queries, columns keys",
         "" if cells == tokens else f"{tokens} tokens drawn as the means of {_block_text(maps)}",
@@ -64,19 +71,13 @@ def draw_attention_matrix(
     sheet = sheet_with_caption(model, image, style, parts)
     panel_rows(sheet, _maps_on_picture(maps, image, style), panel_aspect(image))
     name = f"Mean of {count} heads" if count > 1 else f"Head {maps.heads[0]}"
-    both = (maps.mean_logits, maps.mean_attention)
-    logits = [maps.mean_logits, *maps.cell_logits]
-    after = [maps.mean_attention, *maps.cell_attention]
-    colours = partial(_colours, logits=logits, after=after, maps=maps, style=style, norm=norm)
-    draw_matrices(sheet, maps, model, [_pair(name, *both, *colours(*both))])
+    draw_matrices(sheet, maps, model, [_pair(name, logits[0], after[0], *scales[0])])
     _curve(sheet, maps, model)
     if count > 1:
         pairs = [
-            _pair(
-                f"Head {head}", before, weights, *colours(before, weights), theme.head_colour(head)
-            )
-            for head, before, weights in zip(
-                maps.drawn, maps.cell_logits, maps.cell_attention, strict=True
+            _pair(f"Head {head}", before, weights, *pair, theme.head_colour(head))
+            for head, before, weights, pair in zip(
+                maps.drawn, logits[1:], after[1:], scales[1:], strict=True
             )
         ]
         sheet.break_page()
@@ -98,9 +99,11 @@ def _maps_on_picture(maps: MatrixMaps, image: FigureImage, style: DrawStyle) -> 
     ]
     if maps.to_cls is not None:
         to_cls = maps.to_cls.mean(axis=0)
-        shared = common_limits([to_cls], style) if style.scale is Scale.FIXED else None
+        fixed = common_limits([to_cls], style) if style.scale is Scale.FIXED else None
         titles = ("Attention of patches to CLS", "Patches to CLS", "To CLS")
-        panels.append(map_panel(titles, to_cls, style, shared or None))
+        panel = map_panel(titles, to_cls, style, fixed)
+        # Unlike that of the matrices, its scale is never logarithmic: it has its own colour bar.
+        panels.append(replace(panel, limits=fixed or panel.limits))
     return panels
 
 
@@ -138,24 +141,41 @@ def _colours(
     norm: Norm,
 ) -> tuple[ColourScale, ColourScale]:
     """The colour scales of one pair: on its own limits, or on those of all matrices."""
-    of_logits = [before] if style.scale is Scale.PANEL else logits
-    reach = max(_reach(values) for values in of_logits) or 1.0
     shared = common_limits(after, style)
     limits = shared or from_zero(float(weights.max()))
     if norm is Norm.LOG:
         lowest = min(float(values.min()) for values in (after if shared else [weights]))
         low = limits.low if limits.low > 0 else max(lowest, _FAINT / maps.tokens)
         limits = Limits(low, max(limits.high, 1.01 * low))
+    limits = limits.clipping(after if shared else [weights])
     return (
-        ColourScale(Limits(-reach, reach), SIGNED_CMAP),
+        _logit_scale([before] if style.scale is Scale.PANEL else logits, style),
         ColourScale(limits, style.cmap, norm is Norm.LOG),
     )
 
 
-def _reach(logits: FloatArray) -> float:
-    """The largest magnitude of a finite logit; masked logits are minus infinity."""
-    finite = logits[np.isfinite(logits)]
-    return float(np.abs(finite).max()) if finite.size else 0.0
+def _logit_scale(logits: list[FloatArray], style: DrawStyle) -> ColourScale:
+    """From the lowest to the highest logit: white at 0 if there are both signs.
+
+    Logits of one sign have the colour map of all other maps, so that their range fills it.
+    """
+    finite = np.concatenate([values[np.isfinite(values)] for values in logits])  # not masked ones
+    if finite.size and finite.min() < 0 < finite.max():
+        limits = Limits(float(finite.min()), float(finite.max()))
+        return ColourScale(limits, SIGNED_CMAP, symmetric=True)
+    return ColourScale(own_limits(finite) if finite.size else from_zero(1.0), style.cmap)
+
+
+def _logit_text(maps: MatrixMaps, scales: Sequence[ColourScale]) -> str:
+    """What logits are, their range over all heads, and what is white."""
+    ends = maps.logit_range[np.isfinite(maps.logit_range)]
+    if not ends.size:
+        return "before softmax: q kᵀ · scale"
+    low, high = float(ends.min()), float(ends.max())
+    first, last = theme.number_pair(low, high) if low < high else (theme.number(low),) * 2
+    signed = [scale.symmetric for scale in scales]
+    zero = ", white at 0" + ("" if all(signed) else " if both signs occur") if any(signed) else ""
+    return f"before softmax: q kᵀ · scale, from {first} to {last}{zero}"
 
 
 def _norm_text(norm: Norm, style: DrawStyle) -> str:

@@ -12,7 +12,7 @@ from attnviz.figures.parts.caption import (
     prefix_text,
     sheet_with_caption,
 )
-from attnviz.figures.parts.colour_bars import shared_bar
+from attnviz.figures.parts.colour_bars import own_scales_bar, shared_bar
 from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_head_table
 from attnviz.figures.parts.panels import (
     Edges,
@@ -69,6 +69,8 @@ def draw_patch(
         _each_head(sheet, maps, image, shared)
     if shared:
         shared_bar(sheet, shared, "Attention")
+    elif each_head:
+        own_scales_bar(sheet)
     return sheet.figures()
 
 

@@ -11,11 +11,14 @@ from attnviz.domain import Part, Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import SIGNED_CMAP, ColourScale, shared_bar, ticked_bar
+from attnviz.figures.parts.components import (
+    PERCENTILES_TEXT,
+    components_overlay,
+    components_panel,
+)
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect
 from attnviz.figures.parts.matrix_panels import draw_border, names_along
-from attnviz.figures.parts.overlay import enlarge_pixels, mix, model_view
 from attnviz.figures.parts.panels import (
-    Panel,
     image_panel,
     map_panel,
     panel_aspect,
@@ -31,8 +34,6 @@ if TYPE_CHECKING:
     from attnviz.figures.parts.page import Sheet
 
 _NAMES = {Part.QUERY: "Queries Q", Part.KEY: "Keys K", Part.VALUE: "Values V"}
-_CLIP = (2.0, 98.0)
-"""Percentiles of a component that become no and full colour."""
 _REACH = 99.5
 """Percentile of the magnitudes that has full colour in a matrix."""
 _INDENT = 0.5
@@ -50,14 +51,12 @@ def draw_qkv(
 
     Components (as colours) and norms are those of all heads concatenated and of each head.
     """
-    colours = (
-        "components 1, 2, 3 of the patches are red, green, blue, each from its 2nd to its 98th"
-    )
+    colours = f"components 1, 2, 3 of the patches as red, green, blue, {PERCENTILES_TEXT}"
     matrices = f"matrices: tokens down, width of a head across, full colour at the {_REACH:g}th"
     parts = [
         layer_text(maps.layer, model),
         "as the model hands them to attention",
-        f"PCA: {colours} percentile; share of the variance in percent",
+        f"PCA: {colours}; share of the variance in percent",
         f"norms of heads in {scale_text(style)}" if len(maps.heads) > 1 else "",
         f"{matrices} percentile of magnitude; below: mean ± standard deviation",
     ]
@@ -102,27 +101,29 @@ def _panels(
     of_all = f"all {len(each)} heads" if len(each) > 1 else f"head {maps.heads[0]}"
     explained = theme.share(float(maps.joint_explained[part_index].sum()))
     titles = (f"PCA of {of_all} · {explained}", f"PCA · {explained}", "PCA")
-    colours = pca_colours(maps.joint_components[part_index])
+    components = maps.joint_components[part_index]
     panels = [
         image_panel(image),
-        vectors_panel(titles, maps.joint_components[part_index]),
-        Panel(("PCA on picture", "On picture"), partial(_on_picture, image, colours, style)),
+        components_panel(titles, components, style, image),
+        components_overlay(("PCA on picture", "On picture"), components, style, image),
         map_panel((f"Norm, {of_all}", "Norm"), maps.joint_norms[part_index], style, None),
     ]
     panel_rows(sheet, panels, aspect, at_least=4)
     if len(each) > 1:
         shares = [theme.share(float(share)) for share in maps.explained[part_index].sum(axis=1)]
-        components = [
-            vectors_panel(
+        head_components = [
+            components_panel(
                 (f"PCA head {head} · {share}", f"PCA {head} · {share}", f"PCA {head}"),
                 scores,
-                theme.head_colour(head),
+                style,
+                image,
+                swatch=theme.head_colour(head),
             )
             for head, share, scores in zip(
                 maps.heads, shares, maps.components[part_index], strict=True
             )
         ]
-        panel_rows(sheet, components, aspect, at_least=4)
+        panel_rows(sheet, head_components, aspect, at_least=4)
         head_norms = [
             map_panel(
                 (f"Norm, head {head}", f"Norm {head}"),
@@ -138,36 +139,11 @@ def _panels(
         shared_bar(sheet, shared, "Norm of a head")
 
 
-def vectors_panel(titles: tuple[str, ...], scores: FloatArray, swatch: str | None = None) -> Panel:
-    """Scores (gh, gw, 3) of queries, keys or values as colours; see ``pca_colours``."""
-    colours = pca_colours(scores)
-    cells = Size(int(colours.shape[0]), int(colours.shape[1]))
-    return Panel(titles, partial(enlarge_pixels, colours), cells, swatch=swatch)
-
-
-def _on_picture(image: FigureImage, cells: ByteArray, style: DrawStyle, size: Size) -> ByteArray:
-    """Colours of cells over the image, with a little over half the weight."""
-    weight = np.full(tuple(size), 0.6 * style.alpha, np.float32)
-    return mix(model_view(image, size), enlarge_pixels(cells, size), weight)
-
-
-def pca_colours(scores: FloatArray) -> ByteArray:
-    """Scores (gh, gw, 3) as red, green and blue, each between its own percentiles 2 and 98.
-
-    A component without any spread is grey.
-    """
-    low, high = np.percentile(scores.reshape(-1, 3).astype(np.float64), _CLIP, axis=0)
-    flat = high - low <= 1e-6 * np.maximum(np.abs(high), np.abs(low))
-    span = np.where(flat, 1.0, high - low)
-    levels = np.where(flat, 0.5, (scores - low) / span)
-    return np.asarray(np.rint(np.clip(levels, 0, 1) * 255), np.uint8)
-
-
 def _matrices(sheet: Sheet, maps: QkvMaps, part_index: int, model: ModelInfo) -> None:
     """The matrices (N, d) of the heads side by side, in as many rows as needed, on one scale."""
     vectors = maps.vectors[part_index]  # H, N, d
     reach = float(np.percentile(np.abs(vectors), _REACH)) or 1.0
-    scale = ColourScale(Limits(-reach, reach), SIGNED_CMAP)
+    scale = ColourScale(Limits(-reach, reach).clipping([vectors]), SIGNED_CMAP)
     room = sheet.width - _INDENT
     most = max(1, int((room + GAP) / (_NARROWEST + GAP)))
     rows = -(-len(vectors) // most)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.caption import layer_text, sheet_with_caption
+from attnviz.figures.parts.caption import layer_text, prefix_shares, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.histogram import split_histogram
-from attnviz.figures.parts.overlay import dimmed, model_view
 from attnviz.figures.parts.panels import (
     Panel,
+    dimmed_raster,
     image_panel,
     map_panel,
     panel_aspect,
@@ -23,13 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import (
-        BoolArray,
-        ByteArray,
         DrawStyle,
         FigureImage,
         ModelInfo,
         ScoreMaps,
-        Size,
     )
 
 _KEPT, _DROPPED = "#0072b2", "#b9b9b9"
@@ -47,6 +43,7 @@ def draw_score(
         f"mean of {len(maps.heads)} heads" if len(maps.heads) > 1 else f"head {maps.heads[0]}",
         scale_text(style),
         f"kept: the {kept} highest of {cells} patches",
+        _prefix_text(maps, model),
     ]
     sheet = sheet_with_caption(model, image, style, parts)
     ratio = f"{100 * maps.keep_ratio:g} %"
@@ -57,7 +54,7 @@ def draw_score(
         map_panel(("Patch term",), maps.patch_term, style, shared),
         Panel(
             (f"Kept {ratio} of patches", f"Kept {ratio}"),
-            partial(_dimmed_pixels, image, maps.kept),
+            dimmed_raster(image, maps.kept),
         ),
     ]
     panel_rows(sheet, panels, panel_aspect(image))
@@ -68,5 +65,9 @@ def draw_score(
     return sheet.figures()
 
 
-def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
-    return dimmed(model_view(image, size), kept)
+def _prefix_text(maps: ScoreMaps, model: ModelInfo) -> str:
+    """The share of the score that is on CLS and registers."""
+    shares = maps.prefix_shares
+    if shares is None or not shares.size:
+        return ""
+    return "not drawn: of the score of all tokens " + ", ".join(prefix_shares(shares, model))

@@ -168,7 +168,7 @@ class _Search:
         try:
             matches = sorted(set(base.glob(str(moving))), key=natural_key)
         except (OSError, ValueError, NotImplementedError) as error:
-            self.miss(pattern, f"is no valid glob: {error}", "** stands alone between slashes")
+            self.miss(pattern, f"is not a valid glob: {error}", "** stands alone between slashes")
             return
         any_suffix = _MAGIC.isdisjoint(moving.suffix) and moving.suffix != ""
         hidden_too = any(part.startswith(".") for part in moving.parts)
@@ -274,4 +274,4 @@ def _why_not(path: Path, error: Exception) -> str:
         return "is a link to nothing" if linked else "does not exist"
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be opened: {error.strerror.lower()}"
-    return f"is no valid path: {error}"
+    return f"is not a valid path: {error}"

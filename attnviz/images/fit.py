@@ -12,9 +12,9 @@ Which size, by request (S an int, h x w a Size) and fit:
     above h x w. With S the longer side is at most 16 S: a picture that is more than 16 times as
     long as wide is scaled down until it is, since its tokens would fill any memory.
 (2) The picture stands top left; right and below it is the mean colour, which normalises to 0.
-(3) A native size that is no multiple of the patch is rounded to the nearest one.
+(3) A native size that is not a multiple of the patch is rounded to the nearest one.
 
-An exact size (squash, crop, pad) that is no multiple of the patch is a UsageError: a user's number
+An exact size (squash, crop, pad) must be a multiple of the patch (UsageError): a user's number
 is never rounded in silence. Under "original" a side shorter than one patch is enlarged to one.
 Resampling is one step with the model's own filter; a picture that has the right size is untouched.
 """
@@ -59,7 +59,7 @@ def check_size(patch: int, size: SizeRequest, fit: Fit) -> None:
         if fit is not Fit.ASPECT and side % patch:
             below = side // patch * patch
             raise UsageError(
-                f"size {side} is no multiple of the patch size {patch}, which --fit {fit} needs",
+                f"size {side} is not a multiple of the patch size {patch}, which --fit {fit} needs",
                 f"the nearest are {below} and {below + patch}",
             )
 

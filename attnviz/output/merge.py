@@ -25,7 +25,7 @@ def merge_tables(out: Path, parts: Sequence[Path]) -> WrittenFile:
     """Write the rows of all parts to ``out``; all of them CSV, or all of them Parquet.
 
     Raises:
-        UsageError: Another suffix, a part that is no table, parts with different columns, or a
+        UsageError: Another suffix, a part that is not a table, parts with different columns, or a
             picture that stands in two parts.
         OutputError: ``out`` cannot be written.
     """
@@ -86,7 +86,9 @@ def _check_columns(columns: Sequence[str], part: Path, first: Sequence[str], who
 
 
 def _not_ours(part: Path) -> UsageError:
-    return UsageError(f"{part} has no column {IMAGE}: it is no table of attnviz", "check the path")
+    return UsageError(
+        f"{part} has no column {IMAGE}: it is not a table of attnviz", "check the path"
+    )
 
 
 def _merge_csv(out: Path, parts: Sequence[Path]) -> None:

@@ -89,7 +89,7 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
         for place in {folder, *(plan.folder for plan in plans)}:
             sweep(place)
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"--out: {folder} is no folder, a file is in the way", hint) from None
+        raise UsageError(f"--out: {folder} is not a folder, a file is in the way", hint) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error

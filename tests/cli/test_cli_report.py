@@ -283,7 +283,7 @@ def test_a_pipe_gets_its_lines_untouched_beside_a_bar(monkeypatch: pytest.Monkey
 
 def test_the_boundary_prints_message_and_hint(attnviz_command, pipeline) -> None:
     for error, code in (
-        (UsageError("--out: x is no folder", "choose another"), 2),
+        (UsageError("--out: x is not a folder", "choose another"), 2),
         (UnknownModelError("there is no model 'x'", "see attnviz models"), 2),
         (CheckpointError("w.pth is no checkpoint", "give another"), 1),
         (OutputError("out cannot be written"), 1),

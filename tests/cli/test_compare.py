@@ -345,8 +345,8 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
     ("options", "said"),
     [
         (("--show", "meen"), "no map is called 'meen'"),
-        (("--show", "head"), "'head' is no map"),
-        (("--show", "mean:3"), "'mean:3' is no map"),
+        (("--show", "head"), "'head' is not a map"),
+        (("--show", "mean:3"), "'mean:3' is not a map"),
         (("--show", "patch"), "'patch' needs a place"),
         (("--show", "rollout@1,2"), "'rollout@1,2' has no place"),
         (("--show", "head:7"), "--show head:7: tiny has heads 0 to 1"),

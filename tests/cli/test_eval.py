@@ -93,7 +93,7 @@ def test_the_numbers_as_a_table(real, tiny, judged, planted):
     told = {" ".join(words[:-1]): words[-1] for words in lines}
     for name, value in list(EXPECTED.items())[:-1]:
         assert float(told[name]) == pytest.approx(value, abs=5e-5), name
-    assert run.out.splitlines()[-1] == "highest cell on the object: 50.0 % of 2 pictures"
+    assert run.out.splitlines()[-1] == "highest cell on the object: 50.0 % of 2 images"
 
 
 def test_the_numbers_as_json(real, tiny, judged, planted):

@@ -262,9 +262,9 @@ def test_one_model_is_in_memory_at_a_time(real, trained, monkeypatch):
         (
             ("step50.pth", "--image", "cat.png", "--mask", "gone.png"),
             2,
-            "--mask: gone.png is no file",
+            "--mask: gone.png is not a file",
         ),
-        (("step50.pth", "--image", "cat.png", "--random-weights"), 2, "are its arguments"),
+        (("step50.pth", "--image", "cat.png", "--random-weights"), 2, "No such option"),
         (("step50.pth", "--image", "cat.png", "--layer", "9"), 2, "layer 9 does not exist"),
         (("step50.pth", "broken.pth", "--image", "cat.png"), 1, "broken.pth"),
         (("step50.pth", "wide.pth", "--image", "cat.png"), 1, "wide.pth: its patch is 16"),

@@ -21,12 +21,10 @@ from attnviz.output.read_record import read_record
 from attnviz.output.table import TableFile
 from attnviz.runs.collect import collect_outputs
 from attnviz.runs.summary import SHARES, Histogram
+from tests.helpers import kinds
 from tests.helpers.command_line import arrays, files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import as_file, model_info
-
-COMMANDS = ("heads", "layers", "rollout", "patch", "score")
-
 
 ROW = {"layer": 3, "head": 0, "entropy": 1.5, "entropy_share": 0.5}
 
@@ -152,7 +150,7 @@ def test_failed_pictures_are_not_held_in_memory(request_in):
 # --- the table ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_the_table_has_the_rows_of_every_figure(real, tiny, photos, tmp_path, command):
     run = real(command, photos, *tiny, "--table", "deep/t.csv", "--json", "--out", "o")
     assert run.code == 0, run.err
@@ -271,14 +269,14 @@ def test_names_that_are_no_text_stand_in_the_table_byte_for_byte(tmp_path):
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch, suffix):
     if suffix == "parquet":
         pytest.importorskip("pyarrow")
-    from attnviz.output import write
+    from attnviz.output import atomic
 
     @contextlib.contextmanager
     def full(_folder):
         with Path("/dev/full").open("wb", buffering=0) as stream:
             yield stream, tmp_path / "never"
 
-    monkeypatch.setattr(write, "_temporary", full)
+    monkeypatch.setattr(atomic, "_temporary", full)
     table = TableFile(tmp_path / f"t.{suffix}")
 
     def fill():
@@ -294,7 +292,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch, suffix):
 # --- the summary -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["heads", "layers"])
+@pytest.mark.parametrize("command", kinds.SUMMARISED)
 def test_one_figure_of_all_pictures(real, tiny, photos, tmp_path, command):
     run = real(command, photos, *tiny, "--summary", "-f", "png", "-f", "pdf", "--out", "o")
     assert run.code == 0, run.err

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import attnviz
+from tests.helpers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
@@ -48,7 +49,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
 
 @pytest.mark.parametrize(
     "command",
-    ["heads", "layers", "rollout", "patch", "score", "relevance", "features", "matrix", "qkv"],
+    kinds.ALL,
 )
 def test_the_table_is_what_is_saved(command):
     model = attnviz.load_model(

@@ -24,7 +24,7 @@ def real(tmp_path, capsys):
     return call
 
 
-def test_the_page_goes_to_the_default_folder_or_where_it_is_told(real, tmp_path):
+def test_the_page_goes_to_the_default_folder_or_to_out(real, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40)
     shown = ("--layers", "-1", "--size", "32", "--verify")
     code, out, err = real("cat.png", "--model", "demo", *shown)
@@ -60,7 +60,7 @@ def test_a_page_is_replaced_as_a_whole(real, tmp_path):
         (("two/a.png", "--model", "demo", "-o", "two"), 2, "two is a folder"),
         (("two/a.png", "--model", "demo", "-o", "two/a.png"), 2, "would overwrite the image"),
         (("two/a.png", "--model", "demo", "-o", "page.png"), 2, "--out page.html"),
-        (("two/a.png", "--model", "demo", "-o", "two/b.png/x.html"), 2, "is no folder"),
+        (("two/a.png", "--model", "demo", "-o", "two/b.png/x.html"), 2, "is not a folder"),
         (("two/a.png", "--model", "demo", "--layers", "6"), 2, "layer 6 does not exist"),
         (("two/a.png", "--model", "demo", "--layers", "x"), 2, "--layers"),
         (("two/a.png", "--model", "demo", "--size", "4"), 2, "smaller than one patch"),
@@ -70,10 +70,10 @@ def test_a_page_is_replaced_as_a_whole(real, tmp_path):
 def test_what_cannot_be_done_is_one_clear_line(real, tmp_path, arguments, code, reason):
     for name in ("a.png", "b.png"):
         save_scene(tmp_path / "two" / name, 16, 16)
-    (tmp_path / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "broken.png").write_bytes(b"not an image")
     before = files_below(tmp_path)
-    found, out, err = real(*arguments)
-    assert (found, out) == (code, "")
+    exit_code, out, err = real(*arguments)
+    assert (exit_code, out) == (code, "")
     assert reason in err
     assert "Traceback" not in err
     assert files_below(tmp_path) == before

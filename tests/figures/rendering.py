@@ -1,4 +1,4 @@
-"""Figures as pixels, and where their pictures and texts stand on them."""
+"""The pixels of figures, and the positions of their images and texts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def pixels_of(figure) -> np.ndarray:
 
 
 def rasters_of(figure) -> list[RasterImage]:
-    """The pictures, maps and colour bars, in drawing order."""
+    """The images, maps and colour bars, in drawing order."""
     return [artist for artist in figure.artists if isinstance(artist, RasterImage)]
 
 
 def maps_of(figure) -> list[RasterImage]:
-    """Only what is drawn in crisp cells."""
+    """Only those drawn in crisp cells."""
     return [raster for raster in rasters_of(figure) if raster.cells is not None]
 
 
@@ -54,7 +54,7 @@ def words_of(figure) -> list[str]:
 
 
 def word_boxes(figure) -> list[tuple[str, tuple[float, float, float, float]]]:
-    """All texts with their ink's extent in pixels (left, bottom, right, top)."""
+    """All texts with their extent in pixels (left, bottom, right, top)."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     with mpl.rc_context(RC):
         return [

@@ -14,7 +14,7 @@ COUNT = 10
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Ray's own code, in this process, warns of its settings and of sockets it leaves open.
+    # Ray's own code warns in this process about its settings and about sockets it leaves open.
     ignored = ("ResourceWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning")
     for item in items:
         if Path(__file__).parent in item.path.parents:
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes of two CPUs each, and a connection to them that runs in this process use."""
+    """Two nodes of two CPUs each; runs in this process are connected to them."""
     try:
         from attnviz.engines.ray import connect
 
@@ -55,7 +55,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of small pictures of two sizes, one in a sub-folder, and a file that is none."""
+    """A folder of small images of two sizes, one in a sub-folder, and a broken file."""
     folder = tmp_path_factory.mktemp("pictures")
     for number in range(COUNT - 1):
         save_scene(folder / f"{number}.png", 40, 40 if number % 3 else 56)

@@ -93,6 +93,7 @@ def compare(given: Given, inputs: INPUTS) -> int:
 
     Example: attnviz compare photo.jpg --model demo --checkpoint mine.pth --show mean,rollout,pca
     """
+    given.refuse(SharedScaleStyle, ("alpha",), "compare")
     columns: ColumnOptions = given.make(ColumnOptions)
     request = CompareRequest(
         models=_models(given),
@@ -135,6 +136,8 @@ def _models(given: Given) -> tuple[ModelRequest, ...]:
     for text in rows.checkpoints:
         name, path = _name_and_path(text)
         requests.append(replace(of_checkpoints, name=name, checkpoint=path))
+    if shared.random_weights and rows.checkpoints and not names:
+        raise UsageError("--random-weights needs --model: checkpoints have weights of their own")
     if shared.checkpoint_key is not None and not rows.checkpoints:
         raise UsageError("--checkpoint-key needs --checkpoint")
     requests = requests or [shared]

@@ -131,4 +131,4 @@ def _print(summary: Summary, facts: dict[str, Any], form: TableFormat) -> None:
         writer.writerows([("map", "value"), *rows, (peak, summary.peak_on_object)])
         return
     print_table([{"map": name, "Jaccard": value} for name, value in rows], sys.stdout)
-    typer.echo(f"{peak}: {100 * summary.peak_on_object:.1f} % of {summary.pictures} pictures")
+    typer.echo(f"{peak}: {100 * summary.peak_on_object:.1f} % of {summary.pictures} images")

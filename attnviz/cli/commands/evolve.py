@@ -47,6 +47,7 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
     from attnviz.runs.collect import collect_outputs
     from attnviz.runs.evolve import evolve as events
 
+    given.refuse(SharedScaleStyle, ("alpha",), "evolve")
     checkpoints = tuple(Path(name) for name in dict.fromkeys(inputs))
     for path in checkpoints:
         if not path.exists():

@@ -57,7 +57,7 @@ def render(
         Path,
         typer.Option(
             metavar="FOLDER",
-            help="Where --check puts pictures of what differs: expected, drawn, difference.",
+            help="Where --check puts images of what differs: expected, drawn, difference.",
         ),
     ] = Path(DIFF_FOLDER),
     as_json: Annotated[
@@ -69,7 +69,7 @@ def render(
 ) -> int:
     """Draw a figure set: many figures, described in one TOML file.
 
-    Each model is loaded once. A figure that was made from the same picture, weights and options is
+    Each model is loaded once. A figure that was made from the same image, weights and options is
     left alone, by the record inside it. --check exits with 1 when a figure differs or is missing.
 
     Example: attnviz render configs/gallery.toml --check

@@ -63,6 +63,7 @@ class FeaturesMaps(Maps):
     foreground (gh, gw) bool and first (gh, gw): the patches that the first component of all
     patches, turned so that the foreground is positive, sets apart; None without.
     outlier_threshold: the norm above which a token counts as an outlier.
+    prefix_names: the names of the prefix tokens, such as CLS and R1.
     """
 
     tokens: FloatArray
@@ -76,6 +77,7 @@ class FeaturesMaps(Maps):
     foreground: BoolArray | None = None
     first: FloatArray | None = None
     outlier_threshold: float | None = None
+    prefix_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         grid = tuple(self.norm.shape)
@@ -121,9 +123,8 @@ class FeaturesMaps(Maps):
         """The norms: a row for every prefix token, and one for the patches together."""
         import numpy as np
 
-        norms = [
-            (f"prefix {index}", np.array([norm])) for index, norm in enumerate(self.prefix_norm)
-        ]
+        prefix = zip(self.prefix_names, self.prefix_norm, strict=True)
+        norms = [(name, np.array([norm])) for name, norm in prefix]
         rows = []
         for name, values in (*norms, ("patches", self.norm)):
             row: dict[str, Any] = {
@@ -153,4 +154,5 @@ FEATURES = Kind(
     draw="attnviz.figures.features:draw_features",
     check="attnviz.attention.checks:check_features",
     computed_with=("cells",),
+    unused=("alpha",),
 )

@@ -96,7 +96,8 @@ class Kind:
     computed_with: what ``compute`` takes besides: ``cells`` (the cells of each image that the
     request looks from) or ``reference`` (the second image). drawn_with: fields of the request that
     the drawing takes. sidecars: by the field of the request that asks for them. summarised: whether
-    ``--summary`` draws the numbers of all images.
+    ``--summary`` draws the numbers of all images. unused: drawing options that have no
+    effect on the figure and are refused.
     """
 
     name: str
@@ -111,3 +112,4 @@ class Kind:
     extra_bytes: str | None = None
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
     summarised: bool = False
+    unused: tuple[str, ...] = ()

@@ -116,4 +116,5 @@ LAYERS = Kind(
     check="attnviz.attention.checks:check_layers",
     drawn_with=("each_head",),
     summarised=True,
+    unused=("alpha",),
 )

@@ -106,4 +106,5 @@ PATCH = Kind(
     draw="attnviz.figures.patch:draw_patch",
     computed_with=("cells",),
     drawn_with=("each_head",),
+    unused=("alpha",),
 )

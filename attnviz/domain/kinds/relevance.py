@@ -72,7 +72,7 @@ class RelevanceRequest(CommandRequest):
 
 @dataclass(frozen=True, eq=False)
 class RelevanceMaps(Maps):
-    """How much each token counts for a target: a class, or likeness to a second picture.
+    """How much each token counts for a target: a class, or likeness to a second image.
 
     relevance (gh, gw) and prefix (P,) float32, in the unit of the method: not negative, except for
     contributions, of which some speak against the target. value: the target itself, a logit or a

@@ -39,6 +39,7 @@ class ScoreMaps(Maps):
     """The VTC-LFC token score of one layer and its two terms, all (gh, gw) float32.
 
     score = cls_term + patch_term. kept (gh, gw) bool: the round(keep_ratio * gh * gw) highest.
+    prefix (P,): the same score of the tokens that are not patches, which are never kept or dropped.
     """
 
     score: FloatArray
@@ -48,12 +49,23 @@ class ScoreMaps(Maps):
     keep_ratio: float
     layer: int
     heads: tuple[int, ...]
+    prefix: FloatArray | None = None
 
     def __post_init__(self) -> None:
         grid = tuple(self.score.shape)
         check_shape("ScoreMaps", "score", self.score, (None, None))
         for name in ("cls_term", "patch_term", "kept"):
             check_shape("ScoreMaps", name, getattr(self, name), grid)
+        if self.prefix is not None:
+            check_shape("ScoreMaps", "prefix", self.prefix, (None,))
+
+    @property
+    def prefix_shares(self) -> FloatArray | None:
+        """The shares (P,) of CLS, distillation and registers in the score of all tokens."""
+        if self.prefix is None:
+            return None
+        total = float(self.prefix.sum()) + float(self.score.sum())
+        return self.prefix / total if total > 0 else self.prefix
 
     def arrays(self) -> Arrays:
         """Arrays score, cls_term, patch_term (gh, gw), kept (gh, gw) bool, layer (), heads (H,)."""
@@ -69,8 +81,11 @@ class ScoreMaps(Maps):
         )
 
     def rows(self) -> tuple[Row, ...]:
-        """One row: the distribution of the scores."""
+        """One row: the distribution of the scores, and the share that is not on patches."""
         import numpy as np
+
+        shares = self.prefix_shares
+        rest = {} if shares is None else {"prefix_mass": float(shares.sum())}
 
         quantiles = np.quantile(self.score, (0, 0.25, 0.5, 0.75, 1))
         names = ("min", "q25", "median", "q75", "max")
@@ -81,6 +96,7 @@ class ScoreMaps(Maps):
                 "patches": int(self.kept.size),
                 **{name: float(q) for name, q in zip(names, quantiles, strict=True)},
                 "mean": float(self.score.mean()),
+                **rest,
             },
         )
 
@@ -115,4 +131,5 @@ SCORE = Kind(
     draw="attnviz.figures.score:draw_score",
     check="attnviz.attention.checks:check_score",
     sidecars={"csv": Sidecar("csv", "attnviz.stages.sidecars:write_scores")},
+    unused=("alpha",),
 )

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.colour_bars import BAR_INCHES, slim_bar
+from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar
 from attnviz.figures.parts.layout import MARGIN, Rect
 from attnviz.figures.parts.panels import Panel, draw_panel
 
@@ -133,7 +133,8 @@ def _draw_block(
             box = Rect(left, top, height * row.aspect, height)
             draw_panel(page, panel, box)
             if panel.limits:
-                slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, slot)
+                scale = ColourScale(panel.limits, sheet.style.cmap)
+                slim_bar(page, scale, left, box.bottom, slot)
         page.y += step
     if page is not None:
         _bars(sheet, page, columns, lefts, slot)
@@ -175,5 +176,6 @@ def _bars(
         (first, left), (_, last) = group[0], group[-1]
         if first.limits is not None:
             width = min(last + slot - left, _BAR_WIDEST)
-            slim_bar(page, first.limits, sheet.style.cmap, left, page.y, width)
+            scale = ColourScale(first.limits, sheet.style.cmap)
+            slim_bar(page, scale, left, page.y, width)
     page.y += BAR_INCHES if any(column.limits for column in columns) else 0.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnviz.figures.parts import theme
+from attnviz.figures.parts.colour_bars import BAR_INCHES, SHARED_BAR_INCHES
 from attnviz.figures.parts.layout import MARGIN, Rect
 from attnviz.figures.parts.panels import Edges, Panel, draw_panel, map_panel
 from attnviz.figures.parts.scale import Limits, from_zero
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from attnviz.domain import DrawStyle, FloatArray
     from attnviz.figures.parts.page import Page, Sheet
 
-OWN_SCALES = "each map from 0 to the value below it"
+OWN_SCALES = "each map from 0 to the number next to it"
 """The colour scale, as the foot states it, if every map has its own."""
 _GAP = 0.06
 _SMALLEST = 0.44
+_SMALLEST_OF_HEADS = 0.4, 0.28
+"""Minimum width and height of panels in a table of heads, where one page is worth small maps."""
 _LARGEST, _LARGEST_FLOWING = 1.5, 1.15
 _PARTS = 3
 """Maximum number of parts of a table side by side."""
@@ -42,10 +45,15 @@ class Heading:
 
 
 class Content(NamedTuple):
-    """The panels of a table (rows, columns) and the text below each of them, if any."""
+    """The panels of a table (rows, columns) and a short text for each of them, if any."""
 
     panels: list[list[Panel]]
-    below: list[list[str]] | None
+    texts: list[list[str]] | None
+
+    @property
+    def text_width(self) -> float:
+        """The width of the longest text in inches; 0 without texts."""
+        return max((theme.text_width(text) for row in self.texts or () for text in row), default=0)
 
 
 def content_of(
@@ -54,7 +62,7 @@ def content_of(
     shared: Limits | None,
     marks: Sequence[tuple[Edges, ...]] | None = None,
 ) -> Content:
-    """Maps (R, C, gh, gw) on the shared scale, or each from 0 to its maximum, written below it.
+    """Maps (R, C, gh, gw) on the shared scale, or each from 0 to its maximum, written next to it.
 
     marks: lines on all panels of a row.
     """
@@ -74,7 +82,7 @@ def content_of(
 class Cells(NamedTuple):
     """The layout of a table: columns per block, number of blocks, sizes of cells in inches.
 
-    whole: the rows of a block stay on one page.
+    whole: the rows of a block stay on one page. beside: texts are beside panels, not below them.
     """
 
     columns: int
@@ -84,6 +92,7 @@ class Cells(NamedTuple):
     panel_height: float
     indent: float
     whole: bool
+    beside: bool = False
 
     def width(self) -> float:
         """From the start of the row names to the right edge of the last column."""
@@ -99,31 +108,35 @@ def fit_grid(
     *,
     below: bool,
     page: float = 0.0,
+    beside: float = 0.0,
 ) -> Cells:
     """Fit a table into ``width`` inches; columns that do not fit continue in further blocks.
 
     tallest: height in inches for all rows of a block, as far as panels remain readable.
-    below: whether there is text below each panel. page: the height of a page in inches; rows that
-    would not remain readable at ``tallest`` continue on further pages, 0 for never.
+    below: whether there is text below each panel. page: the height of a page in inches, of a table
+    whose rows may continue on further pages; 0 if they may not. Then panels are smaller before
+    there is a second page. beside: width of a text beside each panel.
     """
+    narrowest, lowest = _SMALLEST_OF_HEADS if page else (_SMALLEST, _SMALLEST)
     indent = max(theme.text_width(row.titles[0]) for row in rows) + 0.08
     indent += max(_indent(row) for row in rows)
     room = width - indent
-    smallest = max(_SMALLEST, min(0.3 * aspect, room))
+    smallest = max(narrowest, min((lowest if page else 0.3) * aspect, room)) + beside
     most = max(1, int((room + _GAP) / (smallest + _GAP)))
     blocks = -(-columns // most)
     across = -(-columns // blocks)
     slot = (room - (across - 1) * _GAP) / across
-    height = min(slot / aspect, _LARGEST)
-    beside = _GAP + (_BELOW if below else 0.0)
-    fitting = tallest / len(rows) - beside
-    whole = fitting >= min(height, _SMALLEST) or not page
+    height = min((slot - beside) / aspect, _LARGEST)
+    between = _GAP + (_BELOW if below else 0.0)
+    fitting = tallest / len(rows) - between
+    whole = fitting >= min(height, lowest) or not page
     if whole:
-        height = min(height, max(_SMALLEST, fitting))
+        height = min(height, max(lowest, fitting))
     else:
-        height = _over_pages(min(height, _LARGEST_FLOWING), beside, len(rows), tallest, page)
+        height = _over_pages(min(height, _LARGEST_FLOWING), between, len(rows), tallest, page)
     panel = height * aspect
-    return Cells(across, blocks, min(slot, max(panel, _SMALLEST)), panel, height, indent, whole)
+    slot = min(slot, max(panel, narrowest) + beside)
+    return Cells(across, blocks, slot, panel, height, indent, whole, beside > 0)
 
 
 def _over_pages(height: float, beside: float, rows: int, first: float, page: float) -> float:
@@ -155,8 +168,8 @@ def draw_table(
 
     edge: the left edge of the row names in inches.
     """
-    panels, below = content
-    step = cells.panel_height + (_BELOW if below else 0.0) + _GAP
+    panels, texts = content
+    step = cells.panel_height + (_BELOW if texts and not cells.beside else 0.0) + _GAP
     for start in range(0, len(columns), cells.columns):
         chosen = range(start, min(start + cells.columns, len(columns)))
         sheet.skip(0.04)
@@ -174,8 +187,12 @@ def draw_table(
                 left = edge + cells.indent + column * (cells.slot + _GAP)
                 box = Rect(left, page.y, cells.panel_width, cells.panel_height)
                 draw_panel(page, panels[index][k], box)
-                if below:
-                    page.text(left, box.bottom + 0.1, below[index][k], colour=theme.QUIET)
+                if texts and cells.beside:
+                    page.text(
+                        box.right + 0.03, box.bottom - 0.01, texts[index][k], colour=theme.QUIET
+                    )
+                elif texts:
+                    page.text(left, box.bottom + 0.1, texts[index][k], colour=theme.QUIET)
             page.y += step
 
 
@@ -190,23 +207,33 @@ def draw_head_table(
 ) -> None:
     """Maps (R, H, gh, gw), one column per head, on the rest of the page if they fit there.
 
-    If few heads leave room beside them, the rows continue to their right.
-    marks: lines on all panels of a row.
+    If few heads leave room beside them, the rows continue to their right, or the texts are beside
+    the maps, whichever makes the maps larger. marks: lines on all panels of a row.
     """
     columns = [Heading((f"Head {head}", str(head)), theme.head_colour(head)) for head in heads]
     content = content_of(attention, sheet.style, shared, marks)
-    rest = sheet.limit - sheet.pages[-1].y - _HEADER - (0.4 if shared else 0.1)
+    bar = SHARED_BAR_INCHES if shared else BAR_INCHES
+    rest = sheet.limit - sheet.pages[-1].y - _HEADER - bar - 0.1
 
-    def in_parts(parts: int) -> tuple[Cells, int, float]:
+    def in_parts(parts: int, *, beside: bool = False) -> tuple[Cells, int, float]:
         """The layout with the rows in ``parts`` side by side, rows per part, inches per part."""
         per_part = -(-len(rows) // parts)
         width = (sheet.width - (parts - 1) * _PART_GAP) / parts
-        below = content.below is not None
-        size = (width, rows[:per_part], len(columns), aspect, rest)
-        cells = fit_grid(*size, below=below, page=sheet.limit - MARGIN - _HEADER)
+        cells = fit_grid(
+            width,
+            rows[:per_part],
+            len(columns),
+            aspect,
+            rest,
+            below=content.texts is not None and not beside,
+            page=sheet.limit - MARGIN - _HEADER,
+            beside=content.text_width + 0.05 if beside else 0.0,
+        )
         return cells, per_part, width + _PART_GAP
 
     options = [in_parts(parts) for parts in range(1, min(len(rows), _PARTS) + 1)]
+    if content.texts:
+        options.append(in_parts(1, beside=True))
     fitting = [option for option in options if option[0].whole and option[0].blocks == 1]
     cells, per_part, across = max(
         fitting, key=lambda option: option[0].panel_height, default=options[0]
@@ -216,7 +243,7 @@ def draw_head_table(
         if index:
             sheet.pages[-1].y = top
         chosen = slice(start, start + per_part)
-        part = Content(content.panels[chosen], content.below and content.below[chosen])
+        part = Content(content.panels[chosen], content.texts and content.texts[chosen])
         draw_table(sheet, rows[chosen], columns, part, cells, MARGIN + index * across)
         ends.append(sheet.pages[-1].y)
     sheet.pages[-1].y = ends[0]  # the first part has the most rows

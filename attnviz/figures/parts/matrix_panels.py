@@ -69,8 +69,7 @@ def draw_matrices(
             if large:
                 ticked_bar(page, matrix.scale, maps.tokens, Rect(left, top, side, 0.06))
             else:
-                ends = matrix.scale.ends
-                slim_bar(page, matrix.scale.limits, matrix.scale.cmap, left, top, side, ends)
+                slim_bar(page, matrix.scale, left, top, side)
         page.y += height
 
 

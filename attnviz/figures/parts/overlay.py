@@ -13,7 +13,7 @@ import numpy as np
 from attnviz.domain import Interpolation, Size
 from attnviz.domain.overlay import overlay_weight, visible_region
 from attnviz.errors import UsageError
-from attnviz.figures.parts.scale import Limits, common_limits, own_limits
+from attnviz.figures.parts.scale import FLAT, Limits, common_limits, own_limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,13 +65,6 @@ def enlarge(values: FloatArray, size: Size, interpolation: Interpolation) -> Flo
     y = _pixel_centres(size.height, 0, size.height, values.shape[0])
     x = _pixel_centres(size.width, 0, size.width, values.shape[1])
     return _sample(values, y, x, interpolation)
-
-
-def enlarge_pixels(cells: ByteArray, size: Size) -> ByteArray:
-    """Colours of cells (gh, gw, 3) at ``size`` pixels, with crisp cells."""
-    rows = _pixel_centres(size.height, 0, size.height, cells.shape[0]).astype(np.intp)
-    columns = _pixel_centres(size.width, 0, size.width, cells.shape[1]).astype(np.intp)
-    return cells[rows[:, None], columns[None, :]]
 
 
 @lru_cache(maxsize=32)
@@ -203,20 +196,23 @@ def by_head(
     """Every head in its own colour over the darkened grey image (Caron et al. 2021, figure 3).
 
     attention (H, gh, gw) is renormalised per head; each cell takes the colour, of (H, 3) uint8, of
-    the head with the highest value. The weight is the square root of that value relative to the
-    highest of all, times alpha: the square root keeps broad heads visible beside peaked ones. The
-    shading of the image remains visible under the colour.
+    the head with the highest value. The weight is that of any overlay, ``overlay_weight``, with the
+    limits of that value: no colour at uniform attention, 1 / (gh * gw), or below, full colour at
+    the highest value of all. The shading of the image remains visible under the colour.
     """
     size = Size(pixels.shape[0], pixels.shape[1])
     mass = attention.sum(axis=(1, 2), keepdims=True)
     shares = np.divide(attention, mass, out=np.zeros_like(attention), where=mass > 0)
     winner, strength = shares.argmax(axis=0), shares.max(axis=0)
-    weight = np.sqrt(strength / max(float(strength.max()), np.finfo(np.float32).tiny))
+    uniform, highest = 1 / strength.size, float(strength.max())
+    # Uniform in all heads: no cell stands out, and none has a colour.
+    limits = Limits(uniform, highest if highest > (1 + FLAT) * uniform else 2 * uniform)
+    weight = overlay_weight(level(strength, limits), alpha)
     head = enlarge(winner.astype(np.float32), size, Interpolation.NEAREST).astype(np.intp)
     light = grey(pixels)[..., None]
     # Dark images are brightened to the full range, or the colours would be lost on them.
     light = np.minimum(light / max(float(np.percentile(light, 99)), 16.0), 1.0)
     ground, tinted = 125 * light, colours[head] * (0.65 + 0.45 * light)
-    weight = enlarge(weight, size, Interpolation.NEAREST)[..., None] * alpha
+    weight = enlarge(weight, size, Interpolation.NEAREST)[..., None]
     mixed = np.rint(np.clip(ground * (1 - weight) + tinted * weight, 0, 255))
     return np.asarray(mixed, np.uint8)

@@ -10,9 +10,9 @@ import numpy as np
 
 from attnviz.domain import Interpolation, Size
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.colour_bars import BAR_INCHES, slim_bar
+from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect
-from attnviz.figures.parts.overlay import colour, enlarge, model_view, overlay
+from attnviz.figures.parts.overlay import colour, dimmed, enlarge, model_view, overlay
 from attnviz.figures.parts.scale import Limits, own_limits
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray
+    from attnviz.domain import BoolArray, ByteArray, DrawStyle, FigureImage, FloatArray
     from attnviz.figures.parts.page import Page, Raster, Sheet
 
 TITLE_INCHES = 0.15
@@ -137,6 +137,15 @@ def overlay_panel(
     return Panel(titles, raster, limits=None if shared else limits)
 
 
+def dimmed_raster(image: FigureImage, kept: BoolArray) -> Raster:
+    """The image, dimmed where cells are not kept. kept: (gh, gw)."""
+    return partial(_dimmed_pixels, image, kept)
+
+
+def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
+    return dimmed(model_view(image, size), kept)
+
+
 def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least: int = 1) -> None:
     """Panels side by side in as many rows as needed; every panel has the image's shape."""
     grid = grid_of(len(panels), sheet.width, aspect, at_least=at_least)
@@ -153,7 +162,8 @@ def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least
             draw_panel(page, panel, box)
             if panel.limits:
                 width = max(grid.panel_width, min(grid.slot, 0.9))
-                slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, width)
+                scale = ColourScale(panel.limits, sheet.style.cmap)
+                slim_bar(page, scale, left, box.bottom, width)
         page.y += height + ROW_GAP
 
 

@@ -12,6 +12,8 @@ import matplotlib as mpl
 from matplotlib.font_manager import FontProperties, get_font
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attnviz.domain import Size
 
 TITLE_PT = 7.5
@@ -89,6 +91,12 @@ def head_colour(head: int) -> str:
 def rgb_of(colour: str) -> tuple[int, int, int]:
     """Red, green and blue, 0..255, of a "#rrggbb" colour."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def hex_of(rgb: Sequence[int]) -> str:
+    """``#rrggbb`` of red, green and blue, 0..255."""
+    red, green, blue = rgb
+    return f"#{red:02x}{green:02x}{blue:02x}"
 
 
 def ink_on(colour: str) -> str:

@@ -47,15 +47,16 @@ class TokenAxis:
         self.prefix = int(edges[-1]) - grid.height * grid.width
         self.cells = len(edges) - 1 - self.prefix
         self.has_cls, self.registers = model.has_cls, model.registers
+        self._names = model.prefix_names
         self._gap = _GAP if self.prefix else 0.0
         even = (inches - self._gap) / (len(edges) - 1)
-        self.each = max(even, min(_STRIP, 0.25 * inches / max(self.prefix, 1)))
-        self.start = self.prefix * self.each + self._gap
+        self.prefix_width = max(even, min(_STRIP, 0.25 * inches / max(self.prefix, 1)))
+        self.start = self.prefix * self.prefix_width + self._gap
 
     def position(self, token: float) -> float:
         """Inches from the start of the axis to the start of a token."""
         if token < self.prefix:
-            return token * self.each
+            return token * self.prefix_width
         cell = float(np.interp(token, self.edges, np.arange(len(self.edges)))) - self.prefix
         return self.start + cell * (self.inches - self.start) / self.cells
 
@@ -63,7 +64,7 @@ class TokenAxis:
     def centres(self) -> NDArray[np.float64]:
         """Inches from the start of the axis to the centre of every cell, (n,)."""
         width = (self.inches - self.start) / self.cells
-        prefix = (np.arange(self.prefix) + 0.5) * self.each
+        prefix = (np.arange(self.prefix) + 0.5) * self.prefix_width
         return np.concatenate([prefix, self.start + (np.arange(self.cells) + 0.5) * width])
 
     def shares(self, pixels: int) -> tuple[FloatArray, slice]:
@@ -71,7 +72,7 @@ class TokenAxis:
 
         No cell is skipped: a pixel is one cell, or the mean of the cells under it.
         """
-        strip = round(self.prefix * self.each / self.inches * pixels)
+        strip = round(self.prefix * self.prefix_width / self.inches * pixels)
         strip = min(max(strip, self.prefix), pixels - 1)
         gap = max(1, round(self._gap / self.inches * pixels)) if self.prefix else 0
         start = min(strip + gap, pixels - 1)
@@ -110,22 +111,15 @@ class TokenAxis:
 
         Side by side there may be room for only one name, of all of them.
         """
-        names = prefix_names(self.prefix, self.registers, has_cls=self.has_cls)
-        centres = [(token + 0.5) * self.each for token in range(self.prefix)]
-        if self.each < _NAMED_EACH and self.registers > 1:
+        names = list(self._names)
+        centres = [(token + 0.5) * self.prefix_width for token in range(self.prefix)]
+        if self.prefix_width < _NAMED_EACH and self.registers > 1:
             others = self.prefix - self.registers
             names[others:] = [f"R1{theme.TO}R{self.registers}"]
-            centres[others:] = [(others + self.registers / 2) * self.each]
-        if across and len(names) > 1 and self.each < _NAMED_EACH:
-            return [(self.prefix * self.each / 2, ", ".join(names))]
+            centres[others:] = [(others + self.registers / 2) * self.prefix_width]
+        if across and len(names) > 1 and self.prefix_width < _NAMED_EACH:
+            return [(self.prefix * self.prefix_width / 2, ", ".join(names))]
         return list(zip(centres, names, strict=True))
-
-
-def prefix_names(prefix: int, registers: int, *, has_cls: bool) -> list[str]:
-    """``CLS``, ``dist.`` (the distillation token), ``R1``, ``R2``, ..."""
-    others = prefix - registers - int(has_cls)
-    numbered = [f"R{number}" for number in range(1, registers + 1)]
-    return ["CLS"] * has_cls + ["dist."] * max(others, 0) + numbered
 
 
 def area_shares(cells: int, pixels: int) -> FloatArray:

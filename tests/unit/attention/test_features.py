@@ -151,9 +151,13 @@ def test_another_number_of_tokens_is_refused(monkeypatch):
     [
         (FeaturesRequest(layer=3), "layer 3 does not exist"),
         (FeaturesRequest(outlier_threshold=0), "above 0"),
-        (FeaturesRequest(flip_foreground=True), "nothing to flip"),
     ],
 )
 def test_what_no_model_can_do(request_, said):
     with pytest.raises(UsageError, match=said):
-        features_maps(tiny_vit(), a_batch(), CELLS, request_)
+        features_maps(tiny_vit(), a_batch(), request_, CELLS)
+
+
+def test_a_foreground_that_was_not_asked_for_cannot_be_flipped():
+    with pytest.raises(UsageError, match="needs --foreground"):
+        FeaturesRequest(flip_foreground=True)

@@ -295,16 +295,23 @@ def test_float16_is_refused_and_a_broken_gradient_found():
 @pytest.mark.parametrize(
     ("request_", "classes", "message"),
     [
-        (RelevanceRequest(), 5, "needs a target"),
-        (RelevanceRequest(class_index=1, like="a.png"), 5, "exclude each other"),
         (RelevanceRequest(class_index=1), 0, "has no classifier"),
         (RelevanceRequest(class_index=5), 5, "has classes 0 to 4"),
         (RelevanceRequest(class_index=-1), 5, "has classes 0 to 4"),
         (RelevanceRequest(class_index=1, heads=(7,)), 5, "head 7 does not exist"),
     ],
 )
-def test_a_target_that_the_model_has_not_is_refused(request_, classes, message):
+def test_a_target_that_the_model_does_not_have_is_refused(request_, classes, message):
     backbone = tiny_vit()
     backbone.info = replace(backbone.info, classes=classes, random_weights=False)
     with pytest.raises(UsageError, match=message):
         relevance_maps(backbone, noise(1), request_, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [({}, "needs a target"), ({"class_index": 1, "like": "a.png"}, "exclude each other")],
+)
+def test_a_request_has_one_target(target, message):
+    with pytest.raises(UsageError, match=message):
+        RelevanceRequest(**target)

@@ -13,11 +13,12 @@ from attnviz import api
 from attnviz.domain import DrawStyle, Provenance
 from attnviz.domain.kinds import HeadsRequest
 from attnviz.domain.requests import OutputRequest
-from attnviz.engines.draw_pool import Renderer
+from attnviz.engines import draw_pool
+from attnviz.engines.draw_pool import Renderer, default_workers
 from attnviz.errors import OutputError
-from attnviz.output.atomic import complete_file
 from attnviz.output.plan import OutputPlan
 from attnviz.stages.draw import RenderJob
+from tests.helpers.deadly import write_forever
 from tests.helpers.planted import tiny_vit
 
 
@@ -55,6 +56,17 @@ def job(tmp_path):
 
 def named(job, stem):
     return replace(job, plan=OutputPlan(job.plan.folder, stem, "heads"))
+
+
+@pytest.mark.parametrize(
+    ("images", "cores", "ready", "workers"),
+    [(1, 8, False, 0), (1, 8, True, 1), (2, None, False, 1), (2, 1, False, 1), (2, 2, False, 1),
+     (2, 6, True, 5), (900, 64, True, 8)],
+)  # fmt: skip
+def test_how_many_processes_draw(monkeypatch, images, cores, ready, workers):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(draw_pool, "is_ready", lambda: ready)
+    assert default_workers(images) == workers
 
 
 def test_a_process_that_dies_costs_only_its_own_picture(job):
@@ -118,13 +130,6 @@ def test_a_figure_that_takes_long_is_cut_short_and_leaves_nothing(job, monkeypat
         interrupted()
     assert time.monotonic() - begun[0] < 2
     assert [path.name for path in folder.iterdir()] == ["a.heads.png"]
-
-
-def write_forever(folder):
-    with complete_file(folder / "never.png") as stream:
-        stream.write(b"half")
-        stream.flush()
-        time.sleep(60)
 
 
 def test_the_test_for_torch_can_fail():

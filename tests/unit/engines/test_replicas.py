@@ -47,8 +47,9 @@ def two_cores():
 
 @pytest.fixture(scope="module")
 def small():
-    """A model large enough for torch to split its work over cores."""
-    return load_backbone(ModelRequest(name="dino_vits16", random_weights=True, device="cpu"))
+    """A model wide enough for torch to split its work over cores; three layers will do."""
+    request = ModelRequest(name="dino_vits16", random_weights=True, args={"depth": 3}, device="cpu")
+    return load_backbone(request)
 
 
 @pytest.fixture

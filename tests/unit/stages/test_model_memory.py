@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from attnviz.domain import DrawStyle
 from attnviz.domain.events import Done, Failed
 from attnviz.domain.kinds import HeadsRequest
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
@@ -27,6 +28,7 @@ def request_for(tmp_path):
             model=ModelRequest(),
             inputs=InputRequest((str(tmp_path / "in"),), size="original"),
             output=OutputRequest(tmp_path / "out", save_data=True),
+            style=DrawStyle(dpi=30),
             batch_size=batch_size,
             workers=0,
         )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.domain import DrawStyle, Scale
 from attnviz.figures.parts.layout import GAP, grid_of, shown_aspect, tick_text, ticks
-from attnviz.figures.parts.scale import Limits, common_limits, own_limits
 
 
 @pytest.mark.parametrize(
@@ -64,17 +61,3 @@ def test_ticks_lie_in_the_range_and_are_not_too_many(low, span, most):
     values = ticks(low, low + span, most)
     assert len(values) <= most
     assert all(low - span * 1e-6 <= value <= low + span * (1 + 1e-6) for value in values)
-
-
-def test_own_limits_and_their_guards():
-    assert own_limits(np.array([0.25, 1.0], np.float32)) == Limits(0.25, 1.0)
-    assert own_limits(np.full(4, 0.5, np.float32)) == Limits(0.0, 0.5)
-    assert own_limits(np.zeros(4, np.float32)) == Limits(0.0, 1.0)
-
-
-def test_common_limits_follow_the_scale():
-    maps = [np.array([0.1, 0.25], np.float32), np.array([0.5], np.float32)]
-    assert common_limits(maps, DrawStyle()) is None
-    assert common_limits(maps, DrawStyle(scale=Scale.SHARED)) == Limits(0.0, 0.5)
-    style = DrawStyle(scale=Scale.FIXED, fixed_limits=(0.0, 0.02))
-    assert common_limits(maps, style) == Limits(0.0, 0.02)

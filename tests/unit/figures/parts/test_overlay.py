@@ -85,7 +85,25 @@ def test_the_strongest_renormalised_head_wins_a_cell():
     assert drawn[0, 1, 2] > drawn[0, 1, 0]  # 0.25 against 0.75
 
 
-def test_veiling_leaves_kept_cells_alone():
+def test_the_strength_of_a_head_s_colour_follows_its_attention():
+    # Shares of 9 cells, uniform is 1/9: none at 1/9 and below, all at 5/9, half at the level 1/4.
+    shares = np.array([[5, 2, 1], [1, 0, 0], [0, 0, 0]], np.float32) / 9
+    grey = np.full((3, 3, 3), 200, np.uint8)
+    white = np.full((1, 3), 255, np.uint8)
+    drawn = by_head(grey, shares[None], white, 1.0)[..., 0]
+    ground, full = 125, 255  # of a grey image at full range, and its colour, clipped
+    half = round((ground + 1.1 * 255) / 2)
+    assert drawn.tolist() == [[full, half, ground], [ground] * 3, [ground] * 3]
+
+
+def test_heads_without_a_preference_have_no_colour():
+    grey = np.full((2, 2, 3), 200, np.uint8)
+    colours = np.array([[255, 0, 0], [0, 0, 255]], np.uint8)
+    drawn = by_head(grey, np.full((2, 2, 2), 0.01, np.float32), colours, 0.85)
+    assert (drawn == 125).all()
+
+
+def test_dimming_leaves_kept_cells_alone():
     pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
     kept = np.array([[True, False], [False, True]])
     drawn = dimmed(pixels, kept)

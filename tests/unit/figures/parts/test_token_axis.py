@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.domain import Size
-from attnviz.figures.parts.token_axis import TokenAxis, area_shares, prefix_names
+from attnviz.figures.parts.token_axis import TokenAxis, area_shares
 from tests.figures import samples
 
 REGISTERS = samples.model_info(prefix=5, registers=4)
@@ -68,28 +68,20 @@ def test_places_follow_rows_also_where_blocks_are_drawn():
         for row in range(4):
             assert side.position(1 + 4 * row) == pytest.approx(side.start + row * length)
     assert side.position(0) == 0
-    assert side.centres[0] == pytest.approx(side.each / 2)
+    assert side.centres[0] == pytest.approx(side.prefix_width / 2)
     for run, cells in ((1, 12), (2, 6)):
         side = axis((3, 4), 1, run=run)
         assert len(side.centres) == 1 + cells
         assert np.diff(side.centres[1:]) == pytest.approx((side.inches - side.start) / cells)
-    assert side.start > side.each  # the gap
+    assert side.start > side.prefix_width  # the gap
     assert axis(prefix=0).start == 0
-
-
-def test_names_of_prefix_tokens():
-    assert prefix_names(1, 0, has_cls=True) == ["CLS"]
-    assert prefix_names(2, 0, has_cls=True) == ["CLS", "dist."]
-    assert prefix_names(5, 4, has_cls=True) == ["CLS", "R1", "R2", "R3", "R4"]
-    assert prefix_names(1, 1, has_cls=False) == ["R1"]
-    assert prefix_names(0, 0, has_cls=False) == []
 
 
 def test_labels_name_prefix_and_rows_at_their_middles():
     side = axis((28, 28), 5, inches=3.1, model=REGISTERS)
     down = side.labels(across=False)
     assert [label.text for label in down[:3]] == ["CLS", "R1\N{EN DASH}R4", "row 0"]
-    assert down[1].middle == pytest.approx(3 * side.each)
+    assert down[1].middle == pytest.approx(3 * side.prefix_width)
     for label in down[2:]:
         row = int(label.text.removeprefix("row "))
         start = side.start + row * (side.inches - side.start) / 28
@@ -109,3 +101,18 @@ def test_labels_never_touch(high, wide, prefix, inches):
         labels = axis((high, wide), prefix, inches, model=model).labels(across=across)
         for one, other in itertools.pairwise(labels):
             assert other.at - one.at >= (0.3 if across else 0.114)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "registers", "has_cls", "names"),
+    [
+        (1, 0, True, ("CLS",)),
+        (2, 0, True, ("CLS", "dist.")),
+        (5, 4, True, ("CLS", "R1", "R2", "R3", "R4")),
+        (1, 1, False, ("R1",)),
+        (0, 0, False, ()),
+    ],
+)
+def test_names_of_prefix_tokens(prefix, registers, has_cls, names):
+    model = samples.model_info(prefix=prefix, registers=registers, has_cls=has_cls)
+    assert model.prefix_names == names

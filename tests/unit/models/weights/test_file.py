@@ -148,7 +148,7 @@ def test_a_missing_path_is_wrong_use(tmp_path):
 
 
 def test_what_is_no_file_or_cannot_be_opened_is_wrong_use(tmp_path):
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         open_checkpoint(pathlib.Path("/dev/zero"))
     with pytest.raises(UsageError, match="cannot be opened"):
         open_checkpoint(tmp_path / ("x" * 300))
