@@ -27,8 +27,8 @@ def figure_settings() -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context():
-        present: dict[str, Any] = mpl.rcParams
-        defaults: dict[str, Any] = mpl.rcParamsDefault
+        present: Any = mpl.rcParams
+        defaults: Any = mpl.rcParamsDefault
         # The dict's own methods: those of RcParams would check 340 valid values each time.
         new = {key: value for key, value in dict.items(defaults) if key != "backend"}
         dict.update(present, new | _SETTINGS)

@@ -126,7 +126,12 @@ def compute_with(threads: int) -> None:
 
 def cores() -> int:
     """How many CPU cores the models of this process may compute with."""
-    return min(torch.get_num_threads(), available_cores())
+    return min(threads(), available_cores())
+
+
+def threads() -> int:
+    """How many threads torch computes with in this thread."""
+    return torch.get_num_threads()
 
 
 def keep_to_available_cores() -> None:
@@ -134,5 +139,5 @@ def keep_to_available_cores() -> None:
 
     Only in a process that runs attnviz alone: in others torch's threads are not ours to set.
     """
-    if process_is_ours() and cores() < torch.get_num_threads():
+    if process_is_ours() and cores() < threads():
         compute_with(cores())
