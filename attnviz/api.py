@@ -152,7 +152,8 @@ def compute_maps(
     check_command(model.info, command)
     reference = read_second(model, command, InputRequest(()))
     geometries = [image.geometry for image in images]
-    return compute(model, model.batch(images), geometries, command, reference)
+    with model.exact_arithmetic():
+        return compute(model, model.batch(images), geometries, command, reference)
 
 
 def heads(model: Backbone, image: PreparedImage, **request: Any) -> HeadsMaps:
@@ -203,7 +204,8 @@ def relevance(
     check_command(model.info, command)
     reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
     batch = model.batch([image])
-    (found,) = compute(model, batch, [image.geometry], command, reference)
+    with model.exact_arithmetic():
+        (found,) = compute(model, batch, [image.geometry], command, reference)
     assert isinstance(found, RelevanceMaps)
     return found
 

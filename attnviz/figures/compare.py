@@ -167,6 +167,9 @@ def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
             of = f"rollout of layers {first}{ink.TO}{rows[0].model.depth - 1}"
             same = len({row.model.depth for row in rows}) == 1
             said.append(", ".join([of if same else "rollout", *rollout_words(shown.rollout)]))
+    assumed = dict.fromkeys(row.label for row in rows if row.model.statistics_assumed)
+    if assumed:
+        said.append(f"mean and std assumed: {', '.join(assumed)}")
     kinds = [shown.kind for shown in maps]
     scale = scale_words(style)
     if style.scale is Scale.SHARED:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from attnviz.figures.parts import style as ink
-from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
+from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of, statistics_words
 from attnviz.figures.parts.layout import MARGIN, Rect, ticks
 from attnviz.figures.parts.plots import framed, legend, limit_line
 
@@ -52,7 +52,8 @@ def draw_spreads(
     sheet = sheet_of(
         style,
         [
-            model.name,
+            model.title,
+            *statistics_words(model),
             f"{pictures:,} picture{'s' * (pictures != 1)}",
             f"layers 0{ink.TO}{model.depth - 1}" if several else layer_words(layers[0], model),
             "black: median over the pictures; bar: middle half; line: 5 to 95 %",

@@ -154,6 +154,7 @@ def _copied(live: Any, name: str) -> Backbone:
     size = snapshot.patch_embed.img_size or given["input_size"][1:]
     snapshot.pretrained_cfg = _IMAGENET | dict(given) | {"input_size": (3, *size)}
     info = build.read_info(snapshot, name, type(live).__name__, Positions.TIMM)
+    info = replace(info, statistics_assumed="mean" not in given)
     snapshot = move(snapshot, _device_of(live), torch.float32)
     return Backbone(snapshot, info, offset=False)
 

@@ -186,7 +186,7 @@ def _cell(
         maps,
         Provenance(
             command=COMMAND,
-            model=model.info,
+            model=model.info.with_statistics(inputs.mean, inputs.std),
             image=str(image.file.path),
             image_sha256=image.sha256,
             geometry=picture.geometry,
@@ -225,7 +225,7 @@ def _model_name(made: Provenance, cells: Sequence[_Cell]) -> str:
     }
     if model.random_weights:
         return f"{model.name} (random)"
-    return model.weights if len(namesakes) > 1 else model.name
+    return model.weights if len(namesakes) > 1 else model.title
 
 
 def _write(

@@ -179,13 +179,14 @@ def _provenance(
     image = prepared.image
     # One hash for all, of the hashes in their order: it changes when any of them does.
     joined = hashlib.sha256("".join(digest for _, digest in checkpoints).encode()).hexdigest()
-    name = request.model.name or model.info.name
-    if request.model.name is None and name == checkpoints[0][0].stem:
+    name = request.model.name or model.info.shape or model.info.name
+    if request.model.name is None and name == checkpoints[0][0].name:
         name = f"ViT of {model.info.depth} layers of width {model.info.width}"
+    info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
     weights = f"{len(checkpoints)} checkpoint{'s' * (len(checkpoints) > 1)}"
     return Provenance(
         command=COMMAND,
-        model=replace(model.info, name=name, weights=weights, weights_sha256=joined),
+        model=replace(info, name=name, shape="", weights=weights, weights_sha256=joined),
         image=str(image.file.path),
         image_sha256=image.sha256,
         geometry=prepared.geometry,

@@ -112,7 +112,7 @@ def _done(
         maps = query_keys(model, model.batch([picture]), layers)
     provenance = Provenance(
         command="explore",
-        model=model.info,
+        model=model.info.with_statistics(inputs.mean, inputs.std),
         image=str(file.path),
         image_sha256=image.sha256,
         geometry=picture.geometry,

@@ -41,7 +41,7 @@ def maps_of(
         MemoryNeededError: It does not fit into memory.
         AttnvizError: As ``compute``.
     """
-    with memory_errors(pictures[0].geometry.model_input):
+    with memory_errors(pictures[0].geometry.model_input), model.exact_arithmetic():
         geometries = [picture.geometry for picture in pictures]
         return compute(model, model.batch(pictures), geometries, command, reference)
 

@@ -78,7 +78,7 @@ class ReadStage:
         prepared = prepare(image, self.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
         provenance = Provenance(
             command=command_name(self.request.command),
-            model=self.info,
+            model=self.info.with_statistics(inputs.mean, inputs.std),
             image=str(file.path),
             image_sha256=image.sha256,
             geometry=prepared.geometry,

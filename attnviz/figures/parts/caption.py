@@ -30,7 +30,8 @@ def sheet_with_caption(
     """
     geometry = picture.geometry
     said = [
-        model.name,
+        model.title,
+        *statistics_words(model),
         f"input {geometry.model_input.height}{ink.TIMES}{geometry.model_input.width}",
         f"grid {geometry.grid.height}{ink.TIMES}{geometry.grid.width} of {model.patch} px patches",
         *(part for part in parts if part),
@@ -53,6 +54,11 @@ def sheet_of(style: DrawStyle, said: Sequence[str], warning: str = "") -> Sheet:
     if ink.text_width(warning, bold=True) > style.width - 2 * MARGIN:
         warning = warning.split(":", maxsplit=1)[0]
     return Sheet(style, lines, warning)
+
+
+def statistics_words(model: ModelInfo) -> tuple[str, ...]:
+    """That mean and standard deviation of the pixels were assumed, where nothing states them."""
+    return ("mean and std assumed",) if model.statistics_assumed else ()
 
 
 def layer_words(layer: int, model: ModelInfo) -> str:

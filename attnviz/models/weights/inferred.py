@@ -84,10 +84,10 @@ class InferredConfig:
     separate_gate, in one of its own. qkv_bias: whether query, key or value have a
     bias that is not zero throughout. pre_norm: a norm before the blocks. final_norm: the norm after
     them, ``norm`` on all tokens or ``fc_norm`` on pooled ones. attention_pool: pooled by a latent
-    query. absolute_positions: embeddings that are added to tokens. block_biases, shared_biases: biases
-    of relative positions that are added to logits, of every block or of all. eps: of the layer norms. activation: of
-    the MLP, in timm's word. rope_theta: base of the rotation periods. image_size: the input size
-    that a config names.
+    query. absolute_positions: embeddings that are added to tokens. block_biases, shared_biases:
+    biases of relative positions that are added to logits, of every block or of all. eps: of the
+    layer norms. activation: of the MLP, in timm's word. rope_theta: base of the rotation periods.
+    image_size: the input size that a config names.
     """
 
     patch: int
