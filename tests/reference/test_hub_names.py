@@ -175,7 +175,7 @@ def test_the_folder_of_the_cache_is_called_by_its_repository(offline, dinov2):
 
 def test_a_repository_of_the_catalogue_is_its_model(offline):
     for name in ("timm/vit_small_patch14_dinov2.lvd142m", "hf-hub:timm/vit_small_patch8_224.dino"):
-        with pytest.raises(CheckpointError, match="weights of (dinov2_vits14|dino_vits8)"):
+        with pytest.raises(CheckpointError, match=r"weights of (dinov2_vits14|dino_vits8)"):
             package.load_model(name, device="cpu")
 
 
