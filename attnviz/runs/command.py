@@ -61,7 +61,8 @@ def _events(
             model = _checked(request, model)
             work = _joined(starting, request, model, plans)
             total = len(found.files) + len(found.missing)
-            yield Started(total, model.info, model.notes, found.skipped)
+            info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
+            yield Started(total, info, model.notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
         if found.files:

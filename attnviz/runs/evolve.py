@@ -175,11 +175,12 @@ def _provenance(task: _Task, prepared: PreparedImage) -> Provenance:
     digests = [digest_of(path) for path in paths]
     # One hash for all, of the hashes in their order: it changes when any of them does.
     joined = hashlib.sha256("".join(digests).encode()).hexdigest()
-    name = request.model.name or task.info.name
+    name = request.model.name or task.info.shape or task.info.name
     if request.model.name is None and name == paths[0].stem:
         name = f"ViT of {task.info.depth} layers of width {task.info.width}"
     weights = f"{len(paths)} checkpoint{'s' * (len(paths) > 1)}"
-    info = replace(task.info, name=name, weights=weights, weights_sha256=joined)
+    info = task.info.with_statistics(request.inputs.mean, request.inputs.std)
+    info = replace(info, name=name, shape="", weights=weights, weights_sha256=joined)
     return replace(
         provenance_of(COMMAND, prepared, info, task.device, _options(request)),
         checkpoints=tuple((str(p), d) for p, d in zip(paths, digests, strict=True)),
