@@ -127,7 +127,8 @@ class ModelWorker:
         import ray
 
         from attnviz.engines.replicas import replicated
-        from attnviz.models.backbone import compute_with, import_timm
+        from attnviz.models.backbone import compute_with
+        from attnviz.models.build import import_timm
         from attnviz.stages.model import ModelStage
 
         import_timm()
