@@ -176,7 +176,7 @@ REAL = """
 import sys
 from attnviz.domain.process import claim_process
 claim_process()
-from attnviz.models.backbone import import_timm
+from attnviz.models.build import import_timm
 timm = import_timm()
 import torch
 import torchvision
