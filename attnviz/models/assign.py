@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.errors import CheckpointError
+from attnviz.models.precision import cast
 from attnviz.models.weights.checkpoint import Checkpoint
 from attnviz.models.weights.grid import shape_of
 from attnviz.models.weights.inferred import SEPARATE_BIAS
@@ -82,13 +83,16 @@ def _remove_absent_heads(module: Any, checkpoint: Checkpoint) -> None:
 
 
 def move(module: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """The module on a device in a number type; nothing is copied when both are right already.
+    """The module on a device, with its matrix products in a number type.
+
+    Nothing is copied where both are right already.
 
     Rotation periods stay float32 and as loaded, so that the rotation is computed in float32, as
     Meta's code does: timm would build them anew, without the rounding of the file.
     """
     periods = getattr(getattr(module, "rope", None), "periods", None)
-    module = module.to(device=device, dtype=dtype)
+    module = module.to(device=device)
+    cast(module, dtype)
     if periods is not None:
         module.rope.periods = periods.to(device=device)
     return module

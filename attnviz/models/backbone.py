@@ -16,6 +16,7 @@ from attnviz.domain.process import available_cores, process_is_ours
 from attnviz.models.device import exact_float32
 from attnviz.models.head import ClassHead
 from attnviz.models.positions import PositionTable
+from attnviz.models.precision import product_type, products_in
 
 
 class Backbone:
@@ -24,7 +25,8 @@ class Backbone:
     ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
     gradients, and is never changed by a run. ``notes`` are lines that a user should see once.
     ``head``: the classifier that came with the weights, if any. ``offset``: whether the model's own
-    code resizes positions by the scale factor (n + 0.1) / M, as DINO's does.
+    code resizes positions by the scale factor (n + 0.1) / M, as DINO's does. ``dtype``: the number
+    type of the matrix products in its blocks; input and tokens are float32.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Backbone:
         self.notes = notes
         self.head = head
         self.device = parameter.device
-        self.dtype = parameter.dtype
+        self.dtype = product_type(module)
         self._offset = offset
         self._positions = self._position_table()
 
@@ -80,7 +82,8 @@ class Backbone:
         """The plain forward pass: (B, 3, h, w) to the tokens after the last norm, (B, N, width)."""
         height, width = batch.shape[-2:]
         grid = Size(height // self.info.patch, width // self.info.patch)
-        with self.exact_arithmetic(), self._positions.at(grid):
+        products = products_in(self.dtype, self.module, self.device)
+        with self.exact_arithmetic(), self._positions.at(grid), products:
             forward: Any = self.module.forward_features
             tokens: Tensor = forward(batch)
             return tokens
@@ -109,11 +112,11 @@ class Backbone:
         )
 
     def batch(self, images: Sequence[PreparedImage]) -> Tensor:
-        """Prepared images of one size as a (B, 3, h, w) tensor on the model's device."""
+        """Prepared images of one size as a (B, 3, h, w) float32 tensor on the model's device."""
         stacked = torch.from_numpy(np.stack([image.tensor for image in images]))
         if self.device.type == "cuda":
             stacked = stacked.pin_memory()
-        return stacked.to(self.device, self.dtype, non_blocking=True)
+        return stacked.to(self.device, non_blocking=True)
 
 
 def compute_with(threads: int) -> None:

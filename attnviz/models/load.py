@@ -20,6 +20,7 @@ from attnviz.models.choose import Choice, Weights, choose_model, find_weights
 from attnviz.models.device import arithmetic_of, choose_device, torch_dtype
 from attnviz.models.head import class_head
 from attnviz.models.identify import check_against
+from attnviz.models.precision import product_type
 from attnviz.models.weights.checkpoint import Checkpoint
 from attnviz.models.weights.hub import repository_of
 from attnviz.models.weights.inferred import Source
@@ -80,7 +81,7 @@ def assemble(request: ModelRequest, weights: Weights) -> Backbone:
     info = dataclasses.replace(
         info,
         classes=0 if head is None else head.classes,
-        arithmetic=arithmetic_of(next(module.parameters()).dtype),
+        arithmetic=arithmetic_of(product_type(module)),
     )
     offset = rule is Positions.ORIGINAL and _scales_by_offset(choice.spec, checkpoint, info)
     return Backbone(module, info, offset=offset, notes=notes, head=head)

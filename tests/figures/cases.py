@@ -170,7 +170,7 @@ CASES = {
     ),
     "heads-night": lambda: _heads(_night(), _style(), 8),
     "heads-names": lambda: _heads(
-        _landscape("50%_$x_$y^{2}_\u732b.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
+        _landscape("50%_$x_$y^{2}_\u0378.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
     ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),

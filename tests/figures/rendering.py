@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
+from attnviz.domain.figure_settings import figure_settings
 from attnviz.figures.parts.page import PageText, RasterImage
-from attnviz.figures.parts.theme import RC
 
 
 def png(figure, **options) -> bytes:
@@ -56,7 +55,7 @@ def words_of(figure) -> list[str]:
 def word_boxes(figure) -> list[tuple[str, tuple[float, float, float, float]]]:
     """All texts with their extent in pixels (left, bottom, right, top)."""
     renderer = FigureCanvasAgg(figure).get_renderer()
-    with mpl.rc_context(RC):
+    with figure_settings():
         return [
             (text.get_text(), text.get_window_extent(renderer).extents) for text in texts_of(figure)
         ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.collections import LineCollection, PolyCollection
@@ -19,7 +18,8 @@ from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
 
 from attnviz.domain import Size
-from attnviz.figures.parts import theme
+from attnviz.domain.figure_settings import figure_settings
+from attnviz.figures.parts import fonts, theme
 from attnviz.figures.parts.layout import MARGIN, PAGE_HEIGHT, Rect
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class PageFigure(Figure):
 
     def savefig(self, fname: Any, **kwargs: Any) -> None:
         """As ``Figure.savefig``."""
-        with mpl.rc_context(theme.RC):
+        with figure_settings():
             super().savefig(fname, **kwargs)
 
 
@@ -194,10 +194,14 @@ class Page:
         else:
             options = {"ha": align, "va": "baseline"}
         options |= {"x": x, "y": y, "text": text, "color": colour}
-        self._texts.append(options | {"fontproperties": theme.font(size, bold=bold)})
+        self._texts.append(options | {"fontproperties": fonts.font(size, text, bold=bold)})
 
     def figure(self) -> Figure:
         """The page as a matplotlib figure."""
+        with figure_settings():
+            return self._figure()
+
+    def _figure(self) -> Figure:
         height = max(1, round((self.y + MARGIN) * self.dpi)) / self.dpi
         figure = PageFigure(figsize=(self.width, height), dpi=self.dpi, facecolor="white")
         figure.set_layout_engine("none")

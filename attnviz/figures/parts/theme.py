@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import matplotlib as mpl
-from matplotlib.font_manager import FontProperties, get_font
+from attnviz.figures.parts import fonts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,28 +26,7 @@ WARNING = "#b00020"
 TO = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 
-FAMILY = "DejaVu Sans"
-_FILES = {False: "DejaVuSans.ttf", True: "DejaVuSans-Bold.ttf"}
 _MISSING = "\N{WHITE SQUARE}"
-
-RC: Any = {
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "pdf.compression": 6,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "attnviz",
-    "svg.image_inline": True,
-    "savefig.bbox": None,
-    "savefig.facecolor": "auto",
-    "savefig.dpi": "figure",
-    "text.usetex": False,
-    "text.antialiased": True,
-    "text.hinting": "no_hinting",
-    "path.effects": [],
-    "path.sketch": None,
-}
-"""Settings under which pages are saved: TrueType text in PDF, selectable text in SVG, no random
-identifiers, and none of the settings of a user's own matplotlibrc that would change the bytes."""
 
 # The first six are those of Okabe and Ito (2008). Each further colour is the one farthest from all
 # before it under normal vision and full protanopia, deuteranopia and tritanopia (Machado et al.
@@ -105,35 +81,18 @@ def ink_on(colour: str) -> str:
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
 
 
-@lru_cache(maxsize=16)
-def font(size: float, *, bold: bool = False) -> FontProperties:
-    """The font of all figures, which ships with matplotlib."""
-    return FontProperties(family=[FAMILY], size=size, weight="bold" if bold else "normal")
-
-
-@lru_cache(maxsize=4096)
-def _advance(character: str, *, bold: bool) -> float | None:
-    """Width of a character in em, or None if the font has no glyph for it."""
-    face = get_font(str(Path(mpl.get_data_path(), "fonts", "ttf", _FILES[bold])))
-    if not face.get_char_index(ord(character)):
-        return None
-    face.set_size(100.0, 72.0)
-    return float(face.load_char(ord(character)).linearHoriAdvance) / 65536 / 100
-
-
 def printable(text: str) -> str:
     """The text on one line; characters without a glyph become squares."""
     characters = []
     for character in unicodedata.normalize("NFC", text):
-        hidden = unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-        missing = hidden or _advance(character, bold=False) is None
+        missing = fonts.is_hidden(character) or fonts.advance(character) is None
         characters.append(_MISSING if missing else character)
     return "".join(characters)
 
 
 def text_width(text: str, size: float = TEXT_PT, *, bold: bool = False) -> float:
     """Width of printable text in inches."""
-    return sum(_advance(character, bold=bold) or 0.6 for character in text) * size / 72
+    return sum(fonts.advance(character, bold=bold) or 0.6 for character in text) * size / 72
 
 
 def shorten(text: str, width: float, size: float = TEXT_PT) -> str:
