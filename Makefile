@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
+EXPLORED := cat.jpg astronaut.jpg flower.png
 SCENE := tests/data/demo_scenes/scene_000
 .PHONY: help demo test test-slow test-all check lint gallery figures bench docs baselines clean
 
@@ -51,9 +52,12 @@ figures: $(READY) ## draw the README's figures again: the set, and those of evol
 bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md
 	$(BIN)/python -m benchmarks --write
 
-docs: $(READY) ## write docs/cli.md again from --help, and docs/explorer/cat.html
+docs: $(READY) ## write docs/cli.md from --help, and the explorer pages of three sample images
 	$(BIN)/python tools/generate_cli_docs.py
-	$(BIN)/attnviz explore sample_images/cat.jpg --model demo --quiet --out docs/explorer/cat.html
+	for image in $(EXPLORED); do \
+		$(BIN)/attnviz explore sample_images/$$image --model demo --quiet \
+			--out docs/explorer/$${image%.*}.html || exit 1; \
+	done
 
 baselines: $(READY) ## draw the baselines of the figure tests again; look at each before a commit
 	$(BIN)/python -m tests.figures.make_baselines

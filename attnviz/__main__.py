@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import NoReturn
 
 from attnviz.cli.ending import INTERRUPTED, leave, watch_interrupts
-from attnviz.domain.process import claim_process
 
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
-    claim_process()
-    watch_interrupts()
     try:
         # Ctrl-C while modules are being imported gives no traceback either.
+        from attnviz.domain.process import claim_process
+
+        claim_process()
+        watch_interrupts()
         from attnviz.cli.app import main as run
 
         code = run()

@@ -15,7 +15,7 @@ The command line does its work through the same functions.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attnviz import figures
 from attnviz.attention.checks import check_request
@@ -365,9 +365,7 @@ def relevance(
     request = RelevanceRequest(RelevanceMethod(method), class_index, path, _indices(heads))
     check_request(model.info, request)
     reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
-    maps = SingleImage(model, image).maps(request, reference)
-    assert isinstance(maps, RelevanceMaps)
-    return maps
+    return cast("RelevanceMaps", SingleImage(model, image).maps(request, reference))
 
 
 def features(
@@ -470,13 +468,11 @@ def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _one(
-    model: Backbone, image: PreparedImage, request: CommandRequest, maps: type[_Maps]
+    model: Backbone, image: PreparedImage, request: CommandRequest, _maps: type[_Maps]
 ) -> _Maps:
     check_request(model.info, request)
     reference = read_second(model, request, InputRequest(()))
-    result = SingleImage(model, image).maps(request, reference)
-    assert isinstance(result, maps)
-    return result
+    return cast("_Maps", SingleImage(model, image).maps(request, reference))
 
 
 def draw(

@@ -17,12 +17,12 @@ from attnviz._version import __version__
 from attnviz.cli.argv import plain_arguments
 from attnviz.cli.commands import COMMANDS, about_command, load_command
 from attnviz.cli.config import CommandWithFile, typer_message
+from attnviz.cli.ending import INTERRUPTED
+from attnviz.cli.streams import let_any_name_be_printed
 from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-INTERRUPTED = 130
 
 
 class CommandGroup(TyperGroup):
@@ -96,7 +96,7 @@ def _program() -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. Nothing that attnviz raises on purpose leaves it."""
     arguments = plain_arguments(sys.argv[1:] if argv is None else argv)
-    _let_any_name_be_printed()
+    let_any_name_be_printed()
     try:
         code = _program().main(arguments, prog_name="attnviz", standalone_mode=False)
     except AttnvizError as error:
@@ -122,10 +122,3 @@ def _explain(message: str, hint: str, code: int) -> int:
 def _where_to_look(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     return f"see '{context.command_path} --help'" if context is not None else ""
-
-
-def _let_any_name_be_printed() -> None:
-    """File names that are not UTF-8 go to standard output byte for byte."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="surrogateescape")

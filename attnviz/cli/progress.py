@@ -1,4 +1,4 @@
-"""How far a run has come, on standard error: a bar on a terminal, now and then a line elsewhere."""
+"""Progress of a run on standard error: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 LINE_SECONDS = 5.0
-"""A log gets a line at most this often."""
+"""Least time between two lines of a log."""
 
 
 class Progress(Protocol):
-    """Shows progress between ``with`` and its end; ``line`` prints beside it at any time."""
+    """Shows progress inside a ``with`` block; ``line`` can print beside it at any time."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
@@ -24,16 +24,16 @@ class Progress(Protocol):
         """The number of images is known."""
 
     def update(self, done: int, failed: int) -> None:
-        """So many are through, so many of them failed."""
+        """So many images are done, and so many have failed."""
 
     def step(self, name: str, done: int, total: int) -> None:
-        """A part of the work on a single image begins; ``done`` of ``total`` are behind it."""
+        """A step of a single image begins; ``done`` of ``total`` steps are complete."""
 
     def line(self, text: str) -> None:
-        """Print a line without tearing the display."""
+        """Print a line without breaking the display."""
 
     def result(self, text: str, stream: TextIO) -> None:
-        """Print a line on standard output, where a terminal may show both."""
+        """Print a line on standard output, which may be the same terminal."""
 
 
 def make_progress(stream: TextIO, *, quiet: bool) -> Progress:
@@ -66,12 +66,12 @@ class LineProgress:
         pass
 
     def start(self, total: int) -> None:
-        """The number of images is known; the rate is counted from here."""
+        """The number of images is known; the rate is measured from here."""
         self._total = total
         self._begun = self._last = self._clock()
 
     def update(self, done: int, failed: int) -> None:
-        """Print how far the run is, if the last line is long enough ago."""
+        """Print the progress, if the last line is long enough ago."""
         now = self._clock()
         finished = done + failed
         if not 0 < finished < self._total or now - self._last < self._seconds:
@@ -83,7 +83,7 @@ class LineProgress:
         self.line(f"{finished} of {self._total}{failures}, {pace(rate)}, {left} left")
 
     def step(self, name: str, done: int, total: int) -> None:
-        """Name the step, if the last line is long enough ago."""
+        """Print the step, if the last line is long enough ago."""
         now = self._clock()
         if now - self._last >= self._seconds:
             self._last = now
@@ -94,7 +94,7 @@ class LineProgress:
         print(text, file=self._stream, flush=True)
 
     def result(self, text: str, stream: TextIO) -> None:
-        """Print a line; flushed, since whoever reads the pipe wants each image as it is done."""
+        """Print a line; flushed, so that the reader of a pipe gets each image as it is done."""
         print(text, file=stream, flush=True)
 
 
@@ -123,7 +123,7 @@ class BarProgress:
             transient=True,
             redirect_stdout=False,
         )
-        # Steps differ in length: time that has passed says more than a guess at what is left.
+        # Steps differ in length: the elapsed time says more than a guess at the remaining time.
         self._step_display = RichProgress(
             BarColumn(),
             MofNCompleteColumn(),
@@ -145,7 +145,7 @@ class BarProgress:
         self._step_display.stop()
 
     def start(self, total: int) -> None:
-        """Show the bar; a single image has none before its first step."""
+        """Show the bar; a single image has none until its first step."""
         if total > 1:
             self._begun = time.monotonic()
             self._task = self._display.add_task("", total=total, rate="", failures="")

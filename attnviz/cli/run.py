@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from attnviz.cli.panels import Given, PrintRequest
 from attnviz.cli.report import Report
 from attnviz.domain import DrawStyle
+from attnviz.domain.process import available_cores
 from attnviz.domain.requests import (
     EngineRequest,
     InputRequest,
@@ -31,7 +31,7 @@ def run(request: RunRequest, printing: PrintRequest) -> int:
     """
     from attnviz.engines.draw_pool import make_ready
 
-    if request.workers is None and request.cluster is None and (os.cpu_count() or 1) > 1:
+    if request.workers is None and request.cluster is None and available_cores() > 1:
         make_ready()
     from attnviz.runs import command
     from attnviz.runs.collect import collect_outputs

@@ -104,11 +104,13 @@ class MapKind(StrEnum):
     """The maps that a comparison can show."""
 
     MEAN = "mean"
+    MAX = "max"
     HEAD = "head"
     HEADS = "heads"
     PATCH = "patch"
     ROLLOUT = "rollout"
     SCORE = "score"
+    RELEVANCE = "relevance"
     PCA = "pca"
     FOREGROUND = "foreground"
     NORM = "norm"

@@ -76,7 +76,7 @@ class EvolutionMaps:
     def arrays(self) -> Arrays:
         """Arrays attention (C, R, gh, gw), prefix (C, R, P), entropy (C, R), heads (H,) and more.
 
-        jaccard (C, R) with a mask, checkpoints (C,) text, steps (C,) where names hold numbers;
+        jaccard (C, R) with a mask, checkpoints (C,) text, steps (C,) where all have numbers;
         layer () of rows that are heads, layers (R,) of rows that are layers.
         """
         import numpy as np

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +26,9 @@ def figure_settings() -> Iterator[None]:
     """Matplotlib's own defaults with our changes, and nothing of a user's matplotlibrc."""
     import matplotlib as mpl
 
-    present = cast("dict[str, Any]", mpl.rcParams)
-    defaults = cast("dict[str, Any]", mpl.rcParamsDefault)
     with mpl.rc_context():
+        present: Any = mpl.rcParams
+        defaults: Any = mpl.rcParamsDefault
         # The dict's own methods: those of RcParams would check 340 valid values each time.
         new = {key: value for key, value in dict.items(defaults) if key != "backend"}
         dict.update(present, new | _SETTINGS)

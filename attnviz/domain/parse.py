@@ -209,7 +209,7 @@ def parse_model_args(texts: Sequence[str]) -> dict[str, int]:
     """``name=number`` pairs, such as ``depth=6``."""
     sizes: dict[str, int] = {}
     for text in texts:
-        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*", text, re.ASCII)
+        match = re.fullmatch(r"\s*([A-Za-z_][\w-]*)\s*=\s*(\d{1,9})\s*", text, re.ASCII)
         if match is None:
             raise UsageError(
                 f"--model-arg: {text!r} is not a size", "write name=number, e.g. depth=6"

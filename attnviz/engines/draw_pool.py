@@ -16,7 +16,7 @@ from multiprocessing import forkserver, resource_tracker
 from types import ModuleType
 from typing import TYPE_CHECKING, Self
 
-from attnviz.domain.process import process_is_ours
+from attnviz.domain.process import available_cores, process_is_ours
 from attnviz.errors import OutputError
 from attnviz.output.atomic import sweep
 from attnviz.stages.draw import RenderJob, render
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 1.0
 """How long an interrupted run waits for figures that are being drawn."""
+
+WORKERS_MOST = 8
+"""Drawing processes by default; so many keep up with any model."""
 
 _PRELOAD = "attnviz.engines.preload"
 
@@ -161,11 +164,11 @@ def end_processes() -> None:
 
 
 def default_workers(images: int) -> int:
-    """How many processes draw the figures of so many images where nobody says."""
+    """How many processes draw the figures of so many images by default."""
     if images == 1:
-        # Drawn here, unless a process is sooner there than this one has loaded matplotlib.
+        # Drawn here, unless a process can begin before this one has imported matplotlib.
         return int(is_ready())
-    return max(1, min(8, (os.cpu_count() or 2) - 1))
+    return max(1, min(WORKERS_MOST, available_cores() - 1))
 
 
 _READY = threading.Event()

@@ -1,8 +1,8 @@
-"""The stages joined on one machine, for one picture or many.
+"""The stages joined on one machine, for one image or many.
 
-Reading runs ahead in threads, the model takes batches of one size in this process (on a CPU single
-pictures, one a core), drawing follows behind in processes that never import torch. Every queue is
-bounded, so memory stays flat.
+Threads read ahead, the model takes batches of one size in this process (on a CPU single images, one
+per core), and processes that never import torch draw. Every queue is bounded, so that memory stays
+flat.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READERS = 2
 
 
 class LocalRun:
-    """One run over pictures that exist, with a loaded model."""
+    """One run over existing images, with a loaded model."""
 
     def __init__(
         self, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
@@ -39,18 +39,14 @@ class LocalRun:
         self.modelling = ModelStage(request, model)
 
     def events(self) -> Generator[Event, None, None]:
-        """One event a picture, in the order of the pictures where batches hold one each."""
+        """One event per image, in the order of the images where batches hold one each."""
         workers = self.request.workers
         if workers is None:
             workers = draw_pool.default_workers(len(self.plans))
         models = replicated(self.modelling, len(self.plans))
-        with (
-            ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers,
-            Renderer(workers) as renderer,
-        ):
-            waiting: deque[tuple[ComputedImage, tuple[dict[str, Any], ...], Pending | None]] = (
-                deque()
-            )
+        readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+        waiting: deque[tuple[ComputedImage, tuple[dict[str, Any], ...], Pending | None]] = deque()
+        with Renderer(workers) as renderer:
             try:
                 for outcome in models.outcomes(self._read_ahead(readers)):
                     if not isinstance(outcome, ComputedImage):
@@ -63,10 +59,9 @@ class LocalRun:
                         yield self._finished(renderer, *waiting.popleft())
                 while waiting:
                     yield self._finished(renderer, *waiting.popleft())
-            except BaseException:
+            finally:
+                # Nobody waits for what is still being read when a run is stopped.
                 readers.shutdown(wait=False, cancel_futures=True)
-                renderer.cancel()
-                raise
 
     def _read_ahead(self, readers: ThreadPoolExecutor) -> Iterator[PreparedJob | Skipped | Failed]:
         window = READERS + 2

@@ -1,7 +1,7 @@
-"""The page: a template, a style sheet, scripts, and one block of data a layer, in one file.
+"""The page: a template, a style sheet, scripts, and one block of data per layer, in one file.
 
-Nothing in it is loaded from elsewhere, and its content security policy forbids that. Whatever comes
-from outside (names above all) is text: escaped here, set as text content by the scripts.
+It loads nothing from elsewhere, and its content security policy forbids that. Whatever comes from
+outside (file names above all) is text: escaped here, set as text content by the scripts.
 """
 
 from __future__ import annotations
@@ -29,11 +29,22 @@ if TYPE_CHECKING:
 CMAPS = ("inferno", "viridis", "magma", "cividis", "gray", "hot")
 """Colour maps that a page offers: perceptually uniform ones, grey, and the older figures' hot."""
 
-SCRIPTS = ("data.js", "attention.js", "state.js", "panels.js", "controls.js", "save.js", "main.js")
-"""In the order in which they stand in the page: ``main.js``, the last, begins to run them."""
+SCRIPTS = (
+    "data.js",
+    "attention.js",
+    "state.js",
+    "panels.js",
+    "view.js",
+    "statistics.js",
+    "controls.js",
+    "input.js",
+    "save.js",
+    "main.js",
+)
+"""In the order of the page: ``main.js``, the last, starts the page."""
 
 VERSION = 1
-"""Of the layout of a page's data."""
+"""Version of the format of a page's data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +53,7 @@ class PageContent:
 
     layers: each layer's queries and keys, by its index in the model; at least one.
     rollout: up to each of these layers; None for a page without.
-
-    pixels: (height, width, 3) uint8 of the original picture. name: the picture's, as text.
+    pixels: (height, width, 3) uint8, RGB, of the original image. name: of the image, as text.
     record: how the page was made, as one line of JSON.
     """
 
@@ -73,7 +83,7 @@ def page(content: PageContent) -> bytes:
 
 
 def policy(style: str, script: str) -> str:
-    """The content security policy: this style sheet, this script, pictures in the page; no more."""
+    """The content security policy: this style sheet, this script, images in the page; no more."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -87,14 +97,14 @@ def policy(style: str, script: str) -> str:
 
 
 def token_names(info: ModelInfo) -> list[str]:
-    """What the prefix tokens are called, in their order."""
+    """The names of the prefix tokens, in order."""
     names = ["CLS"] if info.has_cls else []
     names += ["DIST"] * (info.prefix - info.registers - len(names))
     return names + [f"R{number}" for number in range(1, info.registers + 1)]
 
 
 def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the scripts read at once, and the compressed blocks that they read when needed."""
+    """What the scripts read at the start, and the compressed blocks that they read when needed."""
     info = content.provenance.model
     layers = content.layers.values()
     blocks = {f"layer-{i}": _base64(pack(layer)) for i, layer in content.layers.items()}
@@ -137,7 +147,7 @@ def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:
 
 
 def _table(name: str) -> bytes:
-    """A colour map as 256 times red, green, blue."""
+    """A colour map as 256 triples of red, green, blue, one byte each."""
     colours = np.asarray(mpl.colormaps[name](np.arange(256) / 255, bytes=True))
     return np.ascontiguousarray(colours[:, :3]).tobytes()
 
@@ -162,7 +172,7 @@ def _base64(data: bytes) -> str:
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a script element: no ``<``, so no end tag and no comment."""
+    """JSON that is safe inside a script element: no ``<``, so no end tag and no comment."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
@@ -171,7 +181,7 @@ def _block(name: str, text: str, kind: str) -> str:
 
 
 def _readable(name: str) -> str:
-    """The name without what no font shows: control characters, and bytes that are no text."""
+    """The name without what no font shows: control characters, and bytes that are not text."""
     return "".join(_characters(name))
 
 

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 _TITLES = {
     MapKind.MEAN: ("Mean of heads", "Mean"),
+    MapKind.MAX: ("Maximum of heads", "Max"),
     MapKind.HEAD: ("Head {}", "H {}"),
     MapKind.HEADS: ("Head {}", "H {}"),
     MapKind.PATCH: ("Patch {}", "P {}"),
     MapKind.ROLLOUT: ("Rollout",),
     MapKind.SCORE: ("Token score", "Score"),
+    MapKind.RELEVANCE: ("Relevance",),
     MapKind.PCA: ("PCA of tokens", "PCA"),
     MapKind.FOREGROUND: ("PCA of foreground", "Foreground"),
     MapKind.NORM: ("Norm of tokens", "Norm"),
@@ -77,12 +79,12 @@ def _columns(
 ) -> tuple[list[Column], list[list[Panel | None]]]:
     """The columns, and the panels of every row: the image, then one per map and head."""
     one_image = len({row.image.name for row in rows}) == 1 and not _titles_name_images(rows)
-    columns = [Column((theme.printable(rows[0].image.name) if one_image else "FigureImage",))]
+    columns = [Column((theme.printable(rows[0].image.name) if one_image else "Picture",))]
     panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
     scales = _scales(rows, style)
     for name in rows[0].maps:
         maps = [row.maps[name] for row in rows]
-        group = _group(maps[0].kind)
+        group = _group(maps[0].kind, name)
         limits = scales.get(group)
         count = 1 if maps[0].is_colours else max(1, *(len(compared.values) for compared in maps))
         for index in range(count):
@@ -96,9 +98,9 @@ def _scales(rows: Sequence[ComparedRow], style: DrawStyle) -> dict[str, Limits |
     """The limits of every group of maps."""
     groups: dict[str, list[ComparedMap]] = {}
     for row in rows:
-        for compared in row.maps.values():
+        for name, compared in row.maps.items():
             if compared.reason is None:
-                groups.setdefault(_group(compared.kind), []).append(compared)
+                groups.setdefault(_group(compared.kind, name), []).append(compared)
     return {group: _limits(maps, style) for group, maps in groups.items()}
 
 
@@ -107,19 +109,33 @@ def _titles_name_images(rows: Sequence[ComparedRow]) -> bool:
     return all(row.image.name in row.title for row in rows)
 
 
-def _group(kind: MapKind) -> str:
-    """Maps of one group share a scale: a kind of map, and single heads with all heads."""
-    return str(MapKind.HEADS if kind is MapKind.HEAD else kind)
+def _group(kind: MapKind, name: str) -> str:
+    """Maps of one group share a scale: a kind of map, in all layers, and all its heads.
+
+    Vectors of a single head are shorter than those of all heads joined: another scale.
+    """
+    if kind is MapKind.HEAD:
+        return str(MapKind.HEADS)
+    return f"{kind}:" if ":" in name else str(kind)
 
 
 def _titles(name: str, maps: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
     """Titles with the head or patch; a patch by its cell if all rows agree, else as requested."""
     kind = maps[0].kind
-    what = str(index) if kind is MapKind.HEADS else name.removeprefix(str(kind))[1:]
+    text, _, layer = name.partition(" layer ")
+    what = str(index) if kind is MapKind.HEADS else text.removeprefix(str(kind))[1:]
     cells = {compared.cell for compared in maps if compared.reason is None} or {None}
     if None not in cells and not what.endswith("px"):
         what = str(*cells) if len(cells) == 1 else f"({what.replace(',', ', ')})"
-    return tuple(title.format(what) for title in _TITLES[kind])
+    titles = [title.format(what) for title in _TITLES[kind]]
+    if ":" in text and kind is not MapKind.HEAD:
+        short = f"{titles[-1]} h{what}"
+        titles = [f"{titles[0]}, head {what}", short, short.replace(" of ", " ")]
+    if layer:
+        layers = {compared.layer for compared in maps if compared.reason is None}
+        number = str(*layers) if len(layers) == 1 else layer
+        titles = [f"{titles[0]}, layer {number}", *(f"{title} L{number}" for title in titles)]
+    return tuple(titles)
 
 
 def _marks(row: ComparedRow) -> tuple[Edges, ...]:
@@ -138,6 +154,8 @@ def _limits(maps: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
     if maps[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
         return similarity_limits(lowest)
     limits = common_limits(values, style)
+    if maps[0].kind is MapKind.RELEVANCE and lowest < 0 and style.scale is Scale.SHARED:
+        return Limits(lowest, limits.high) if limits else None
     if maps[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
         return Limits(min(lowest, 0.99 * limits.high), limits.high)
     return limits
@@ -149,7 +167,7 @@ def _panel(
     if compared.is_colours:
         return components_panel(("",), compared.values, style, row.image, compared.foreground)
     if compared.reason is not None:
-        return empty_panel(("",), compared.reason)
+        return empty_panel(("",), (compared.reason, "outside the image"))
     if index >= len(compared.values):
         return None
     grid = row.image.geometry.grid
@@ -164,7 +182,7 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
         geometry = row.image.geometry
         size, grid = geometry.model_input, geometry.grid
         sizes_text = f"{theme.size_text(size)} ({theme.size_text(grid)} patches)"
-        key = (row.label, row.model.patch, _layer_text(row))
+        key = (_label(row), row.model.patch, _layer_text(row))
         sizes.setdefault(key, {})[sizes_text] = None
     parts = [
         f"{label}: patches of {patch} px, input {', '.join(texts)}{layer}"
@@ -183,6 +201,7 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
             text = f"rollout of layers {theme.range_text(first, rows[0].model.depth - 1)}"
             same = len({row.model.depth for row in rows}) == 1
             parts.append(", ".join([text if same else "rollout", *rollout_text(compared.rollout)]))
+    parts += [compared.caption for compared in maps if compared.caption]
     kinds = [compared.kind for compared in maps]
     scale = scale_text(style)
     if style.scale is Scale.SHARED:
@@ -198,6 +217,14 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
+def _label(row: ComparedRow) -> str:
+    """What the model is called, and what was assumed of it."""
+    model = row.model
+    shape = [f"shape of {model.shape}"] if model.shape else []
+    assumed = ["mean and std assumed"] if model.statistics_assumed else []
+    return ", ".join([row.label, *shape, *assumed])
+
+
 def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:
     """One map of each column, of the first row that has it."""
     columns = ([row.maps[name] for row in rows] for name in rows[0].maps)
@@ -206,9 +233,12 @@ def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:
 
 
 def _layer_text(row: ComparedRow) -> str:
-    """The layer of the maps that belong to a single layer."""
+    """The layers of the maps that belong to a single layer."""
     layers = {compared.layer for compared in row.maps.values() if compared.layer is not None}
-    return "".join(f", {layer_text(layer, row.model)}" for layer in sorted(layers))
+    if len(layers) > 1:
+        numbers = ", ".join(map(str, sorted(layers)))
+        return f", layers {numbers} of {theme.range_text(0, row.model.depth - 1)}"
+    return "".join(f", {layer_text(layer, row.model)}" for layer in layers)
 
 
 def _warning(rows: Sequence[ComparedRow]) -> str:

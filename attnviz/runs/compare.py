@@ -6,9 +6,9 @@ Models are loaded one after another, so that one at a time is in memory, and eac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from attnviz.attention.checks import check_request
 from attnviz.domain import (
     ComparedMap,
     ComparedRow,
-    FigureImage,
     ImageFile,
     Maps,
     ModelInfo,
@@ -43,20 +42,16 @@ from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
+from attnviz.runs.compare_rows import Result, notes_of, rows_of, table_of
 from attnviz.stages.draw import about
+from attnviz.stages.plan import check_before_loading, second_digest
+from attnviz.stages.reference import read_second
 from attnviz.stages.single import SingleImage
 
+if TYPE_CHECKING:
+    from attnviz.attention.relevance import Reference
+
 COMMAND = "compare"
-
-
-@dataclass(frozen=True, eq=False)
-class _Result:
-    """One image under one model: its maps by name, how they were made, and notes of the check."""
-
-    image: RgbImage
-    maps: dict[str, ComparedMap]
-    provenance: Provenance
-    notes: tuple[str, ...]
 
 
 def compare(request: CompareRequest) -> Iterator[Event]:
@@ -67,6 +62,9 @@ def compare(request: CompareRequest) -> Iterator[Event]:
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
     """
+    if request.relevance is not None:
+        for model in request.models:
+            check_before_loading(request.relevance, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
     images, failed = _read(request, found)
     if not images:
@@ -113,8 +111,9 @@ class _Comparison:
         self._several = len(images) + len(failed) > 1
         self._total = 1 + len(failed)
         self._options = comparison_options(request)
+        self._like_sha256 = None if request.relevance is None else second_digest(request.relevance)
         self._shown: tuple[MapSpec, ...] = ()
-        self._results: dict[ImageFile, list[_Result]] = {image.file: [] for image in images}
+        self._results: dict[ImageFile, list[Result]] = {image.file: [] for image in images}
 
     @property
     def has_images(self) -> bool:
@@ -133,7 +132,11 @@ class _Comparison:
     def is_current(self) -> bool:
         """Whether all files exist, made of the same images and weights with the same options."""
         records = [read_record(path) for path in recorded_paths(self.plan(), self._request.output)]
-        if not all(record and record.get("options") == self._options for record in records):
+        asked = (self._options, self._like_sha256)
+        if not all(
+            record and (record.get("options"), record.get("like_sha256")) == asked
+            for record in records
+        ):
             return False
         digests = []
         for model in self._request.models:
@@ -154,6 +157,9 @@ class _Comparison:
         model = load_backbone(wanted)
         self._shown = _same_maps(model.info, self._request, self._shown)
         commands = _checked_commands(self._request, model.info, self._shown)
+        reference = None
+        if self._request.relevance is not None:
+            reference = read_second(model, self._request.relevance, self._request.inputs)
         notes = model.notes
         if wanted is self._request.models[0]:
             notes += missing_glyphs(image.file.path.name for image in self._images)
@@ -163,9 +169,9 @@ class _Comparison:
         for image in list(self._images):
             try:
                 single = SingleImage.of(model, image, self._request.inputs, verify=wanted.verify)
-                maps = _maps(single, commands)
-                made = single.provenance(COMMAND, self._options)
-                result = _Result(single.prepared.image, maps, made, single.notes)
+                maps = _maps(single, commands, reference)
+                made = single.provenance(COMMAND, self._options, self._like_sha256)
+                result = Result(single.prepared.image, maps, made, single.notes)
                 self._results[image.file].append(result)
             except AttnvizError as error:
                 yield self._left_out(image, error)
@@ -184,15 +190,15 @@ class _Comparison:
                 reason = next(iter(self._results[image.file][0].maps.values())).reason
                 yield self._left_out(image, ImageError(str(reason)))
             return
-        rows = _rows(results, several=self._several)
+        rows = rows_of(results, several=self._several)
         made = tuple(result.provenance for result in results)
         provenance = replace(made[0], rows=made)
         # Named after the images that it shows.
         written = _write(self._request, rows, self.plan(), provenance)
-        table = _table(rows, made)
+        table = table_of(rows, made)
         record = record_of(provenance, written, table)
         files = tuple(image.file for image in self._images)
-        notes = _notes(results, several=len(files) > 1)
+        notes = notes_of(results, several=len(files) > 1)
         yield Done(files[0], written, record, table, notes, files if len(files) > 1 else ())
 
 
@@ -200,7 +206,7 @@ def _same_maps(
     info: ModelInfo, request: CompareRequest, before: tuple[MapSpec, ...]
 ) -> tuple[MapSpec, ...]:
     """The maps with heads counted from 0, which must be the same as those of models ``before``."""
-    shown = resolved(info, request.shown)
+    shown = resolved(info, request)
     if before and shown != before:
         raise UsageError(
             f"--show: heads counted from the last are others in {info.name} than in the models "
@@ -214,7 +220,7 @@ def _checked_commands(
     request: CompareRequest, info: ModelInfo, shown: tuple[MapSpec, ...]
 ) -> dict[MapSpec, CommandRequest]:
     """What computes each map; what the model cannot honour raises here."""
-    commands = {each: command_of(each, request.layer) for each in shown}
+    commands = {each: command_of(each, request) for each in shown}
     for command in commands.values():
         check_request(info, command)
     check_size(info.patch, request.inputs.size, request.inputs.fit)
@@ -222,15 +228,21 @@ def _checked_commands(
 
 
 def _maps(
-    single: SingleImage, commands: Mapping[MapSpec, CommandRequest]
+    single: SingleImage,
+    commands: Mapping[MapSpec, CommandRequest],
+    reference: Reference | None,
 ) -> dict[str, ComparedMap]:
-    """The maps by name; one that looks from a point outside the image has the reason instead."""
+    """The maps by name; one that looks from a point outside the image has the reason instead.
+
+    reference: the second image, for relevance.
+    """
     results: dict[CommandRequest, Maps] = {}
     maps = {}
     for shown, command in commands.items():
         try:
             if command not in results:
-                results[command] = single.maps(command)
+                second = None if command.second_image is None else reference
+                results[command] = single.maps(command, second)
             maps[str(shown)] = compared(shown, results[command])
         except ImageError as error:
             maps[str(shown)] = _no_map(shown, single.prepared.geometry.grid, error.message)
@@ -239,50 +251,6 @@ def _maps(
 
 def _no_map(shown: MapSpec, grid: Size, reason: str) -> ComparedMap:
     return ComparedMap(shown.kind, np.zeros((0, *grid), np.float32), reason=reason)
-
-
-def _rows(results: Sequence[_Result], *, several: bool) -> list[ComparedRow]:
-    """Rows with titles that say what differs: the model, the image, or both.
-
-    several: images were asked for, however many of them could be shown.
-    """
-    labels = {_model_label(result, results) for result in results}
-    rows = []
-    for result in results:
-        made = result.provenance
-        name, label = Path(made.image).name, _model_label(result, results)
-        title = ((name,) if several else ()) + ((label,) if len(labels) > 1 else ())
-        image = FigureImage(result.image.pixels, made.geometry, name)
-        rows.append(ComparedRow(title, label, made.model, image, result.maps))
-    return rows
-
-
-def _model_label(result: _Result, results: Sequence[_Result]) -> str:
-    """The model's name; where two share it, the name of the weights."""
-    model = result.provenance.model
-    if model.random_weights:
-        return f"{model.name} (random)"
-    weights = {
-        (other.weights, other.weights_sha256)
-        for other in (each.provenance.model for each in results)
-        if other.name == model.name
-    }
-    return model.weights if len(weights) > 1 else model.name
-
-
-def _notes(results: Sequence[_Result], *, several: bool) -> tuple[str, ...]:
-    """What to say of the images, of maps that are not there, and of the check of each model."""
-    labels = {_model_label(result, results) for result in results}
-    notes = []
-    for result in results:
-        before = f"{result.image.file.path}: " if several else ""
-        notes += [before + note for note in result.image.notes]
-        missing = {name: each.reason for name, each in result.maps.items() if each.reason}
-        notes += [f"{before}{name}: {reason}" for name, reason in missing.items()]
-        if len(labels) > 1:
-            before += f"{_model_label(result, results)}: "
-        notes += [before + note for note in result.notes]
-    return tuple(dict.fromkeys(notes))
 
 
 def _write(
@@ -295,21 +263,3 @@ def _write(
     figures = draw_comparison(rows, request.style)
     drawn = write_figures(figures, plan, request.output.formats, request.style.dpi, provenance)
     return (*drawn, *written)
-
-
-def _table(rows: Sequence[ComparedRow], made: Sequence[Provenance]) -> tuple[dict[str, Any], ...]:
-    """The lowest, mean and highest value of every map, components left out."""
-    several = len({each.image for each in made}) > 1
-    return tuple(
-        {
-            **({"image": provenance.image} if several else {}),
-            "row": " · ".join(row.title) or row.label,
-            "map": name,
-            "min": None if each.reason else float(each.values.min()),
-            "mean": None if each.reason else float(each.values.mean()),
-            "max": None if each.reason else float(each.values.max()),
-        }
-        for row, provenance in zip(rows, made, strict=True)
-        for name, each in row.maps.items()
-        if not each.is_colours
-    )

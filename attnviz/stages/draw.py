@@ -1,6 +1,6 @@
-"""The last stage: what a picture's drawing needs, and the event that its files come to. No torch.
+"""The last stage: the figure of one image, and the event that reports it. No torch.
 
-The drawing itself is ``attnviz.stages.draw.render``, whichever process runs it.
+``render`` does the drawing, in whichever process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def job_of(request: RunRequest, plan: OutputPlan, job: PreparedJob, maps: Maps) -> RenderJob:
-    """Everything that drawing one picture needs."""
+    """Everything that is needed to draw one image's figure."""
     return RenderJob(
         maps=maps,
         pixels=job.prepared.image.pixels,
@@ -46,7 +46,7 @@ def finish(
     notes: tuple[str, ...],
     write: Callable[[], tuple[WrittenFile, ...]],
 ) -> Done | Failed:
-    """The event of one picture. ``rows``: its table; ``write`` gives its files, or the error."""
+    """The event of one image. ``rows``: its table; ``write``: gives its files, or raises."""
     try:
         written = write()
     except AttnvizError as error:
@@ -56,7 +56,7 @@ def finish(
 
 
 def about(file: ImageFile, error: AttnvizError) -> AttnvizError:
-    """The error with the picture's name in front, when it does not say it."""
+    """The error with the image's name in front, unless the message contains it."""
     if str(file.path) in error.message or file.path.name in error.message:
         return error
     return type(error)(f"{file.path.name}: {error.message}", error.hint)
@@ -64,9 +64,9 @@ def about(file: ImageFile, error: AttnvizError) -> AttnvizError:
 
 @dataclass(frozen=True, eq=False)
 class RenderJob:
-    """Everything that a drawing process needs to make one picture's files.
+    """Everything that a drawing process needs to write one image's files.
 
-    pixels: (height, width, 3) uint8 of the original picture.
+    pixels: (height, width, 3) uint8, the original image.
     """
 
     maps: Maps
@@ -86,7 +86,7 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     """
     provenance, plan, style, request = job.provenance, job.plan, job.style, job.command
     name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
-    picture = FigureImage(job.pixels, provenance.geometry, name)
+    image = FigureImage(job.pixels, provenance.geometry, name)
     kind = kind_of(request)
     written: list[WrittenFile] = []
     beside: dict[str, str | None] = {}
@@ -94,10 +94,10 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
         written.append(write_npz(plan.path("npz"), job.maps.arrays(), provenance))
     for switch, sidecar in kind.sidecars.items():
         if getattr(request, switch):
-            files = resolve(sidecar.write)(job.maps, picture, style, provenance, plan)
+            files = resolve(sidecar.write)(job.maps, image, style, provenance, plan)
             written += [file for file, _ in files]
             beside |= {plan.tail(file.path): digest for file, digest in files}
     options = {name: getattr(request, name) for name in kind.drawn_with}
-    figures = draw(job.maps, picture, provenance.model, style, **options)
+    figures = draw(job.maps, image, provenance.model, style, **options)
     drawn = write_figures(figures, plan, job.output.formats, style.dpi, provenance, beside)
     return (*drawn, *written)

@@ -1,4 +1,4 @@
-"""What a run would do, planned before a model is loaded: its pictures and where their files go."""
+"""What a run will do, planned before a model is loaded: its images and where their files go."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
     from attnviz.domain import ImageFile
     from attnviz.domain.kinds import CommandRequest
-    from attnviz.domain.requests import RunRequest
+    from attnviz.domain.requests import ModelRequest, RunRequest
     from attnviz.images.find import FoundImages
     from attnviz.output.plan import OutputPlan
 
 
-def check_before_loading(request: RunRequest) -> None:
+def check_before_loading(command: CommandRequest, model: ModelRequest) -> None:
     """Raise UsageError for what no model could do, before one is loaded.
 
     The second image is not a file, or gradients are asked for in float16, whose range they leave.
     """
-    second = request.command.second_image
+    second = command.second_image
     if second is not None and not second.is_file():
         raise UsageError(f"--like: {second} is not a file", "give a second image")
-    if request.command.needs_gradients and request.model.precision is Precision.FLOAT16:
+    if command.needs_gradients and model.precision is Precision.FLOAT16:
         raise no_gradients_in_float16()
 
 
 def plan_request(
     request: RunRequest, into: Path | None = None
 ) -> tuple[FoundImages, dict[ImageFile, OutputPlan]]:
-    """The pictures of a request and where their files go, below ``into`` if that is given.
+    """The images of a request and where their files go, below ``into`` if that is given.
 
-    Of a shard: its own pictures, and its own part of the inputs that gave nothing.
+    Of a shard: its own images, and its own part of the inputs that failed.
 
     Raises:
         UsageError: Names that cannot be given.
@@ -46,7 +46,7 @@ def plan_request(
     output = request.output
     found = find_images(request.inputs.inputs, exclude=output.folder)
     placed = output if into is None else replace(output, folder=into)
-    # Names are settled over all pictures: those of two shards must not meet either.
+    # Names are assigned over all images, so that two shards do not write the same file.
     plans = plan_outputs(found.files, kind_of(request.command).name, placed)
     shard = request.inputs.shard
     if shard is None:

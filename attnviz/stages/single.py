@@ -87,7 +87,9 @@ class SingleImage:
         self.check(command)
         return maps_of(self.model, [self.prepared], command, reference)[0]
 
-    def provenance(self, command: str, options: dict[str, Any]) -> Provenance:
-        """How a figure of this image is made. command: its name; options: as they were written."""
-        model = self.model
-        return provenance_of(command, self.prepared, model.info, model.device.type, options)
+    def provenance(
+        self, command: str, options: dict[str, Any], like_sha256: str | None = None
+    ) -> Provenance:
+        """How a figure of this image is made; parameters as of ``provenance_of``."""
+        info, device = self.model.info, self.model.device.type
+        return provenance_of(command, self.prepared, info, device, options, like_sha256)

@@ -1,4 +1,4 @@
-"""The callback: every so many steps the figures of a few pictures, from the live model's twin."""
+"""The callback: figures of a few images every N steps, from a snapshot of the live model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from attnviz.models.training import is_first_process, snapshot_backbone, undistu
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
-from attnviz.stages.plan import plan_request
+from attnviz.stages.plan import check_before_loading, plan_request
 from attnviz.stages.read import PreparedJob, ReadStage
 from attnviz.watch.board import Board, open_board
 
@@ -35,16 +35,16 @@ _log = logging.getLogger("attnviz.watch")
 
 @dataclass(eq=False)
 class Watch:
-    """Draws figures of fixed pictures while a model trains, and leaves the training as it is.
+    """Draws figures of the same images while a model trains, without changing the training.
 
-    images: files, folders or globs. figures: names of commands, or requests with options of their
-    own (``HeadsRequest(layer=5)``). Step 1200 goes into ``out/step00001200/cat.heads.png``.
-    tensorboard: a folder for events, or a SummaryWriter that is open already. name: what figures
-    call the model. size, fit, mean, std: as on the command line. What goes wrong in a step is
-    logged as a warning, once, and never raised unless ``strict``.
+    images: files, folders or globs. figures: names in ``attnviz.domain.kinds.KINDS``, or requests
+    with their own options (``HeadsRequest(layer=5)``). Step 1200 is written to
+    ``out/step00001200/cat.heads.png``. tensorboard: a folder for events, or an open SummaryWriter.
+    name: the model's name in figures. size, fit, mean, std: as on the command line. The first
+    failure is logged as a warning, further ones at debug level; with ``strict`` they are raised.
 
     Raises:
-        AttnvizError: At once, for pictures, figures or a folder that cannot be used.
+        AttnvizError: At once, if the images, the figures or the folder cannot be used.
     """
 
     images: Sequence[str | Path]
@@ -64,7 +64,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise UsageError(f"every={self.every} is no number of steps", "1 or more")
+            raise UsageError(f"every={self.every} is not a number of steps", "give 1 or more")
         self._commands = tuple(_command(figure) for figure in self.figures)
         names = [kind_of(command).name for command in self._commands]
         if len(set(names)) < len(names):
@@ -80,21 +80,23 @@ class Watch:
         for _, error in found.missing:
             raise error
         if not found.files:
-            raise UsageError("there is no picture to watch with", "images=[...]")
+            raise UsageError("there are no images to draw", "give images=[...]")
         self._formats = tuple(ImageFormat(each) for each in self.formats)
         self._board: Board | None = None
         self._warned = False
+        for command in self._commands:
+            check_before_loading(command, ModelRequest())
         if is_first_process():
             check_folder(Path(self.out))
             if self.tensorboard is not None:
                 self._board = open_board(self.tensorboard)
 
     def __call__(self, model: Any, step: int) -> tuple[Path, ...]:
-        """Draw if ``step`` is a multiple of ``every``; the files that were written."""
+        """Draw if ``step`` is a multiple of ``every``; returns the files written."""
         return self.draw(model, step) if int(step) % self.every == 0 else ()
 
     def draw(self, model: Any, step: int) -> tuple[Path, ...]:
-        """Draw at this step whatever its number; the files that were written."""
+        """Draw at this step, whatever its number; returns the files written."""
         if not is_first_process():
             return ()
         try:
@@ -103,31 +105,33 @@ class Watch:
         except Exception as error:
             if self.strict:
                 raise
-            # A warning that a filter turns into an error would end the training: hence a log.
+            # Logged, since a warning filter may turn warnings into errors and end the training.
             level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
             _log.log(level, "attention was not drawn at step %s: %s", step, error)
             return ()
 
     def _files(self, model: Any, step: int) -> Iterator[WrittenFile]:
-        twin = snapshot_backbone(model, self.name)
-        twin.info = replace(
-            twin.info, name=f"{twin.info.name}, step {step}", weights=f"in training, step {step}"
+        snapshot = snapshot_backbone(model, self.name)
+        snapshot.info = replace(
+            snapshot.info,
+            name=f"{snapshot.info.name}, step {step}",
+            weights=f"in training, step {step}",
         )
         for command in self._commands:
-            check_request(twin.info, command)
-        check_size(twin.info.patch, self.size, self._inputs.fit)
+            check_request(snapshot.info, command)
+        check_size(snapshot.info.patch, self.size, self._inputs.fit)
         for command in self._commands:
             request = self._request(command, step)
             _, plans = plan_request(request)
-            reader = ReadStage(request, twin.info, twin.device.type)
-            pictures = (_at(step, reader.read(file, plan)) for file, plan in plans.items())
-            for computed in ModelStage(request, twin).outcomes(pictures):
-                if isinstance(computed, Failed):
-                    raise computed.error
-                if isinstance(computed, Skipped):
+            reader = ReadStage(request, snapshot.info, snapshot.device.type)
+            jobs = (_with_step(step, reader.read(file, plan)) for file, plan in plans.items())
+            for outcome in ModelStage(request, snapshot).outcomes(jobs):
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                if isinstance(outcome, Skipped):
                     continue
-                plan = plans[computed.job.file]
-                written = render(job_of(request, plan, computed.job, computed.maps))
+                plan = plans[outcome.job.file]
+                written = render(job_of(request, plan, outcome.job, outcome.maps))
                 yield from written
                 if self._board is not None:
                     self._board.show(f"attention/{plan.stem}.{plan.command}", written, step)
@@ -158,8 +162,10 @@ def _command(figure: str | CommandRequest) -> CommandRequest:
     return KINDS[figure].request()
 
 
-def _at(step: int, picture: PreparedJob | Skipped | Failed) -> PreparedJob | Skipped | Failed:
-    """The picture with the step in its record."""
-    if not isinstance(picture, PreparedJob):
-        return picture
-    return replace(picture, provenance=replace(picture.provenance, step=step))
+def _with_step(
+    step: int, outcome: PreparedJob | Skipped | Failed
+) -> PreparedJob | Skipped | Failed:
+    """The job with the step in its record."""
+    if not isinstance(outcome, PreparedJob):
+        return outcome
+    return replace(outcome, provenance=replace(outcome.provenance, step=step))

@@ -45,7 +45,10 @@ def test_every_shape_gives_a_figure(real, tiny, tmp_path, command):
         save_scene(tmp_path / "in" / f"{height}x{width}.png", height, width)
     run = real(command, "in", *tiny, "--out", "o", "--save-data")
     assert run.code == 0, run.err
-    assert len(files_below(tmp_path / "o")) == 2 * len(shapes)
+    stems = {f"{height}x{width}.{command}" for height, width in shapes}
+    assert {f"{stem}.{suffix}" for stem in stems for suffix in ("png", "npz")} <= set(
+        files_below(tmp_path / "o")
+    )
     for path in (tmp_path / "o").glob("*.png"):
         with Image.open(path) as image:
             assert 1 < image.height < 10_000

@@ -164,6 +164,38 @@ def test_an_interrupt_ends_quickly_with_130_and_no_traceback(light_server: WarmS
     assert err.rstrip().endswith("of 1000 done")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_an_interrupt_does_not_wait_for_a_long_step(light_server: WarmServer) -> None:
+    """Python itself would handle it when the step is over; this one takes a minute."""
+    stuck = "__import__('hashlib').pbkdf2_hmac('sha256', b'', b'', 10**8)"
+    source = fake(total=1000, pause=1.25).replace("time.sleep(1.25)", stuck)
+    process = light_server.start(source=source)
+    assert process.stdout.readline() == "0.png\n"
+    time.sleep(0.5)  # until it is in that step
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=50)
+    assert time.monotonic() - begun < 2
+    assert (process.returncode, err) == (130, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_an_interrupt_while_modules_are_imported_gives_no_traceback() -> None:
+    """In processes of their own from the start: in others nothing is left to import."""
+    for seconds in (0.15, 0.4):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "attnviz", "models"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        # It may have been through before.
+        assert (process.returncode, err) in ((130, ""), (0, "")), seconds
+
+
 @pytest.fixture
 def slowly(light_server: WarmServer) -> Iterator[Callable[..., ForkedProcess]]:
     """Start a run that waits for five seconds after each picture, and end it."""
@@ -191,14 +223,27 @@ def test_each_record_is_there_as_soon_as_its_picture_is_done(slowly) -> None:
     assert time.monotonic() - begun < 5
 
 
-def test_names_that_are_no_utf8_go_out_byte_for_byte() -> None:
-    """In processes of their own from the start: the coding is chosen there."""
-    for coding in ("utf-8", "ascii"):
-        name = "'\\udcff\\u732b.png'" if coding == "utf-8" else "'\\udcff.png'"
-        run = subprocess.run(
-            [sys.executable, "-c", fake(total=1, name=name)],
-            capture_output=True,
-            env={**os.environ, "PYTHONIOENCODING": coding},
-            check=True,
-        )
-        assert run.stdout.startswith(b"\xff")
+@pytest.mark.parametrize(
+    ("encoding", "name", "line"),
+    [
+        ("utf-8", "\udcff\u732b.png", b"\xff\xe7\x8c\xab.png"),
+        ("ascii", "\udcff.png", b"\xff.png"),
+        ("ascii", "caf\xe9 \u732b\U0001f408.png", b"caf\\xe9 \\u732b\\U0001f408.png"),
+        ("cp1252", "caf\xe9 \u732b.png", b"caf\xe9 \\u732b.png"),
+        ("cp1252:strict", "\u732b\udcff\u0416.png", b"\\u732b\xff\\u0416.png"),
+    ],
+)
+def test_no_encoding_stops_a_run(encoding: str, name: str, line: bytes) -> None:
+    """In processes of their own from the start: the encoding is chosen there.
+
+    What it lacks is escaped; bytes that are no text go out as they are.
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", fake(total=4, name=repr(name))],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [line] * 4
+    assert run.stderr.splitlines()[-1] == b"4 of 4 done"

@@ -87,7 +87,7 @@ def test_a_run_that_found_nothing_gives_1_with_the_reason() -> None:
     code, out, err = told([Failed("gone.jpg", ImageError("gone.jpg does not exist"))])
     assert (code, out) == (1, "")
     assert err.splitlines() == ["failed: gone.jpg does not exist", "0 of 1 done, 1 failed"]
-    assert told([]) == (1, "", "error: no images were found\n")
+    assert told([]) == (1, "", "error: no images found\n")
     assert told([started(0)])[0] == 1
 
 
@@ -162,7 +162,7 @@ def test_notes_and_passed_over_files_are_told_once() -> None:
     assert err.splitlines() == [
         "note: head weights left over",
         (
-            "passed over 5 files: 0.txt (no picture suffix), 1.txt (no picture suffix), "
+            "skipped 5 files: 0.txt (no picture suffix), 1.txt (no picture suffix), "
             "2.txt (no picture suffix) and 2 more"
         ),
         "note: photos/a.jpg: first frame taken",

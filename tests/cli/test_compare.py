@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import json
 import re
 import shlex
@@ -25,7 +26,7 @@ from tests.helpers.photos import save_scene
 
 ALL = (
     "mean,head:-1,heads,rollout,score,pca,foreground,norm,patch@1,2,cosine@50,3px,patch@9.5,7px,"
-    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm"
+    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm,max,q-pca:1,k-pca:-2,v-norm:1"
 )
 
 
@@ -88,6 +89,10 @@ def test_every_map_is_that_of_its_own_command(
             "to-cls": matrix["to_cls"].mean(axis=0),
             **{f"{name[0]}-pca": qkv[f"{name}_pca_all"] for name in parts},
             **{f"{name[0]}-norm": lengths[name].astype(np.float32) for name in parts},
+            "max": heads.max(axis=0),
+            "q-pca_1": qkv["query_pca"][1],
+            "k-pca_0": qkv["key_pca"][0],
+            "v-norm_1": qkv["value_norm"][1, 1:].reshape(grid),
             "patch_9.5_7px": alone("patch", "--xy", "9.5,7")["attention"][0].mean(axis=0),
         }
         mine = {key.removeprefix(f"row{row}_"): found[key] for key in found if f"row{row}_" in key}
@@ -125,6 +130,56 @@ def test_a_layer_is_that_of_every_map(real, tiny, tiny_weights, photo, tmp_path)
     np.testing.assert_array_equal(found["row0_mean"], heads.mean(axis=0))
     norm = single(real, tmp_path, "features", photo, tiny_weights, "--layer", "1")["norm"]
     np.testing.assert_array_equal(found["row0_norm"], norm)
+
+
+def test_layers_stand_side_by_side(real, tiny, tiny_weights, photo, tmp_path):
+    shown = "mean,rollout,norm,k-norm:1,patch@1,2"
+    run = real(
+        "compare", photo, *tiny, "--show", shown, "--layers", "0,-1", "--save-data", "-f", "svg",
+        "--json",
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+    layered = ("mean", "norm", "k-norm_1", "patch_1_2")
+    assert set(found) == {"row0_rollout"} | {
+        f"row0_{name}_layer_{layer}" for name in layered for layer in (0, -1)
+    }
+    for layer in (0, -1):
+        alone = real(
+            "compare", photo, *tiny, "--show", shown, "--layer", layer, "--save-data", "-o", "one"
+        )
+        assert alone.code == 0, alone.err
+        single_layer = arrays(tmp_path / "one" / "photo.compare.npz")
+        for name in layered:
+            np.testing.assert_array_equal(
+                found[f"row0_{name}_layer_{layer}"], single_layer[f"row0_{name}"], err_msg=name
+            )
+    assert not np.array_equal(found["row0_mean_layer_0"], found["row0_mean_layer_-1"])
+    record = json.loads(run.out)
+    assert record["options"]["layers"] == "0,-1"
+    assert [row["map"] for row in record["table"]][:2] == ["mean layer 0", "mean layer -1"]
+    drawing = ET.parse(tmp_path / "attnviz-out" / "photo.compare.svg")
+    titles = [text for each in drawing.iter() if (text := each.text or "").startswith("Mean ")]
+    # The last layer by its number, which is that of all rows.
+    assert [re.split("L|layer ", title)[-1] for title in titles] == ["0", "3"]
+
+
+def test_relevance_is_that_of_its_own_command(real, tiny, tiny_weights, photo, tmp_path):
+    save_scene(tmp_path / "second.png", 40, 40, seed=3)
+    for method in ("chefer", "contribution"):
+        target = ("--like", "second.png", "--method", method)
+        call = ("compare", photo, *tiny, "--show", "relevance,mean", *target, "--save-data")
+        run = real(*call, "--json")
+        assert run.code == 0, run.err
+        found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+        expected = single(real, tmp_path, "relevance", photo, tiny_weights, *target)["relevance"]
+        np.testing.assert_array_equal(found["row0_relevance"], expected)
+    record = json.loads(run.out)
+    second = tmp_path / "second.png"
+    assert record["like_sha256"] == hashlib.sha256(second.read_bytes()).hexdigest()
+    assert "1 skipped" in real(*call, "--skip-existing").err
+    save_scene(second, 40, 40, seed=4)
+    assert "1 of 1 done" in real(*call, "--skip-existing").err
 
 
 def test_rows_are_pictures_and_within_a_picture_models(real, photos, tiny_weights, other_weights):
@@ -284,10 +339,10 @@ def test_the_figure_is_named_after_the_images_that_it_shows(
 ):
     maps = compare_run.SingleImage.maps
 
-    def too_large(self, command):
+    def too_large(self, *asked):
         if self.prepared.image.file.path.name == "1.png":
             raise MemoryNeededError("does not fit")
-        return maps(self, command)
+        return maps(self, *asked)
 
     monkeypatch.setattr(compare_run.SingleImage, "maps", too_large)
     run = real("compare", "photos/1.png", "photos/10.png", *tiny)
@@ -347,8 +402,8 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
         (("--show", "meen"), "no map is called 'meen'"),
         (("--show", "head"), "'head' is not a map"),
         (("--show", "mean:3"), "'mean:3' is not a map"),
-        (("--show", "patch"), "'patch' needs a place"),
-        (("--show", "rollout@1,2"), "'rollout@1,2' has no place"),
+        (("--show", "patch"), "'patch' needs a patch"),
+        (("--show", "rollout@1,2"), "'rollout@1,2' takes no patch"),
         (("--show", "head:7"), "--show head:7: tiny has heads 0 to 1"),
         (("--show", "to-clss"), "did you mean to-cls?"),
         (("--layer", "9"), "layer 9 does not exist"),
@@ -356,6 +411,14 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
         (("--model", "demo", "--model", "demo"), "compared with itself"),
         (("--checkpoint", "gone.pth"), "gone.pth does not exist"),
         (("--heads", "0"), "No such option: --heads"),
+        (("--show", "max:2"), "'max:2' is not a map"),
+        (("--show", "k-norm:7"), "--show k-norm:7: tiny has heads 0 to 1"),
+        (("--layers", "1,9"), "layer 9 does not exist"),
+        (("--layers", "1", "--layer", "1"), "--layer and --layers exclude each other"),
+        (("--show", "relevance"), "--show relevance needs a target"),
+        (("--like", "photo.png"), "--like, --class and --method need --show relevance"),
+        (("--show", "relevance", "--like", "gone.png"), "gone.png is not a file"),
+        (("--show", "relevance", "--class", "3"), "--class: tiny has no classifier"),
     ],
 )
 def test_wrong_use_is_one_line(real, tiny, photo, options, said):

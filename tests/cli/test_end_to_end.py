@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,11 +46,15 @@ def test_a_folder_gives_every_picture_in_every_format_with_its_data(
     )
     assert run.code == 0, run.err
     expected = [f"{stem}.{command}.{kind}" for stem in ALL for kind in ("npz", "pdf", "png", "svg")]
+    # Further pages are in the PDF, and files of their own in the other formats.
+    more = [name for name in files_below(tmp_path / "o") if name not in expected]
+    assert all(re.fullmatch(rf".*\.{command}\.[2-9]\.(png|svg)", name) for name in more)
+    expected += more
     assert files_below(tmp_path / "o") == sorted(expected)
     # Every file is named once on standard output, picture by picture in natural order.
     listed = run.out.splitlines()
     assert sorted(listed) == sorted(f"o/{name}" for name in expected)
-    assert [line for line in listed if line.endswith(".png")] == [
+    assert [line for line in listed if line.endswith(f".{command}.png")] == [
         f"o/{stem}.{command}.png" for stem in ALL
     ]
     assert run.err.splitlines()[-1] == "4 of 4 done"

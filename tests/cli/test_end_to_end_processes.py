@@ -161,6 +161,64 @@ def test_an_interrupt_leaves_whole_figures_and_no_process(
             assert np.asarray(image).std() > 0
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("whole_terminal", [False, True])
+def test_an_interrupt_of_a_real_model_at_work_ends_everything_in_two_seconds(
+    warm_server, tmp_path, whole_terminal
+):
+    folder = tmp_path / "in"
+    for number in range(12):
+        save_scene(folder / f"{number}.png", 300, 400)
+    process = warm_server.start(
+        "heads", folder, "--model", "dino_vits8", "--random-weights", "--dpi", "300",
+        "--workers", "2", "--out", tmp_path / "o", new_session=True,
+    )  # fmt: skip
+    first = process.stdout.readline().strip()
+    children = children_of(process.pid)
+    assert children
+    begun = time.monotonic()
+    if whole_terminal:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=60)
+    while any(map(alive, children)) and time.monotonic() - begun < 10:
+        time.sleep(0.01)
+    assert time.monotonic() - begun < 2
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("stopped: ")
+    # No figure is half there, and no temporary file is left.
+    written = {Path(line).name for line in [first, *rest.splitlines()]}
+    assert written <= set(files_below(tmp_path / "o"))
+    for name in files_below(tmp_path / "o"):
+        assert name.endswith(".heads.png")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_the_ctrl_c_of_a_terminal_does_not_reach_a_process_that_is_being_made_ready(
+    warm_server, tmp_path
+):
+    """Else the server of the drawing processes ends with a traceback while it imports."""
+    save_scene(tmp_path / "in" / "1.png", 40, 40)
+    process = warm_server.start("heads", tmp_path / "in", "--model", "demo", "--out", tmp_path)
+    servers: list[int] = []
+    until = time.monotonic() + 60
+    while not servers and time.monotonic() < until:
+        servers = [
+            child
+            for child in children_of(process.pid)
+            if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()
+            # By then its imports have begun, and matplotlib's are still to come.
+            and "_multiarray_umath" in Path(f"/proc/{child}/maps").read_text()
+        ]
+    assert servers
+    os.kill(servers[0], signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0
+    assert "Traceback" not in err
+
+
 def test_the_next_run_goes_on_where_the_interrupt_came(warm_server, tiny, many, tmp_path):
     command = ("heads", many, *tiny, "--workers", "0", "--out", tmp_path / "o", "--skip-existing")
     process = warm_server.start(*command)

@@ -269,14 +269,14 @@ def test_names_that_are_no_text_stand_in_the_table_byte_for_byte(tmp_path):
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch, suffix):
     if suffix == "parquet":
         pytest.importorskip("pyarrow")
-    from attnviz.output import write
+    from attnviz.output import atomic
 
     @contextlib.contextmanager
     def full(_folder):
         with Path("/dev/full").open("wb", buffering=0) as stream:
             yield stream, tmp_path / "never"
 
-    monkeypatch.setattr(write, "_temporary", full)
+    monkeypatch.setattr(atomic, "_temporary", full)
     table = TableFile(tmp_path / f"t.{suffix}")
 
     def fill():

@@ -1,4 +1,4 @@
-"""Pages to test, each made once, and a browser to open them in."""
+"""Pages to test, each made and opened once, and a browser to open them in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.explorer.pages import Opened, made_by_command, made_of
 from tests.helpers.photos import save_scene
 
 NAME = "<img src=x onerror=document.title='caught'>.png"
-"""A picture's name that would run, were it ever taken for markup."""
+"""The name of an image that would run, were it ever taken for markup."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -29,14 +29,14 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a picture 96 x 144 with a hostile name under the demo model: 12 x 18 cells."""
+    """The page of an image of 96 x 144 with a hostile name under the demo model: 12 x 18 cells."""
     folder = tmp_path_factory.mktemp("demo")
     return made_by_command(save_scene(folder / NAME, 96, 144), "--model", "demo", "--save-data")
 
 
 @pytest.fixture(scope="session")
 def register_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A portrait picture, 6 x 4 cells, under a model with CLS and three registers."""
+    """A portrait image, 6 x 4 cells, under a model with CLS and three registers."""
     from tests.helpers.planted import tiny_vit
 
     folder = tmp_path_factory.mktemp("registers")
@@ -45,7 +45,7 @@ def register_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def page_without_cls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A square picture, 4 x 4 cells, under a model without prefix tokens."""
+    """A square image, 4 x 4 cells, under a model without prefix tokens."""
     from tests.helpers.planted import tiny_vit
 
     folder = tmp_path_factory.mktemp("nocls")
@@ -74,17 +74,39 @@ def _without(reason: str) -> None:
     pytest.skip(reason)
 
 
+@pytest.fixture(scope="session")
+def open_pages() -> dict[Path, list[Opened]]:
+    """Pages that stand open in the default window, for the next test."""
+    return {}
+
+
 @pytest.fixture
-def show(browser) -> Iterator[object]:
-    """Open a page at a fragment; at the end it must have asked for nothing and raised nothing."""
+def show(browser, open_pages) -> Iterator[object]:
+    """Show a page at a fragment; at the end it must have asked for nothing and raised nothing.
+
+    Without ``context`` (what Playwright's new contexts take), pages stay open between tests.
+    """
     shown: list[Opened] = []
+    kept: list[Opened] = []
 
     def call(file: Path, fragment: str = "", **context: object) -> Opened:
-        shown.append(Opened(browser, file, fragment, **context))
-        return shown[-1]
+        free = [] if context else open_pages.setdefault(file, [])
+        if free:
+            opened = free.pop()
+            opened.restart(fragment)
+        else:
+            opened = Opened(browser, file, fragment, **context)
+        shown.append(opened)
+        if not context:
+            kept.append(opened)
+        return opened
 
     yield call
     for opened in shown:
-        opened.close()
-        assert opened.requests == []
-        assert opened.problems == []
+        requests, problems = opened.requests, opened.problems
+        if opened in kept and not requests and not problems:
+            open_pages[opened.file].append(opened)
+        else:
+            opened.close()
+        assert requests == []
+        assert problems == []

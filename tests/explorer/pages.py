@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 SCRIPT = re.compile(r"<script([^>]*)>(.*?)</script>", re.DOTALL)
 
 
-def made_by_command(picture: Path, *options: str) -> Path:
-    """``page.html`` beside the picture and, with --save-data, what the other commands save."""
-    folder = picture.parent
+def made_by_command(image: Path, *options: str) -> Path:
+    """``page.html`` beside the image and, with --save-data, what the other commands save."""
+    folder = image.parent
     page = folder / "page.html"
     with contextlib.chdir(folder):
         model = [option for option in options if option != "--save-data"]
-        assert attnviz("explore", picture.name, *model, "-q", "-o", page.name) == 0
+        assert attnviz("explore", image.name, *model, "-q", "-o", page.name) == 0
         if "--save-data" in options:
             saved = ("--name", "saved", "--save-data", "--dpi", "30", "-q", "--out", "saved")
             for command in (("layers",), ("rollout",), ("patch", "--at", "2,3", "--at", "11,17")):
-                assert attnviz(*command, picture.name, *model, *saved) == 0
+                assert attnviz(*command, image.name, *model, *saved) == 0
     return page
 
 
-def made_of(model: Backbone, picture: Path) -> Path:
-    """The page of a picture under a model that stands in memory, at the picture's own size."""
+def made_of(model: Backbone, image: Path) -> Path:
+    """The page of an image under a model in memory, at the size of the image."""
     from attnviz.domain.events import Done
     from attnviz.domain.explorer import ExploreRequest
     from attnviz.runs.explore import explore
 
-    page = picture.with_name("page.html")
-    inputs = InputRequest((str(picture),), size="original")
+    page = image.with_name("page.html")
+    inputs = InputRequest((str(image),), size="original")
     *_, last = explore(ExploreRequest(ModelRequest(), inputs, file=page), model)
     assert isinstance(last, Done), last
     return page
@@ -53,17 +53,17 @@ def made_of(model: Backbone, picture: Path) -> Path:
 
 def blocks(page: Path) -> dict[str, str]:
     """The page's data by the identifiers of its script elements; code under ``code``."""
-    found = {}
+    result = {}
     for attributes, content in SCRIPT.findall(page.read_text(encoding="utf-8")):
         name = re.search(r'id="([^"]*)"', attributes)
-        found[name[1] if name else "code"] = content
-    return found
+        result[name[1] if name else "code"] = content
+    return result
 
 
 def facts(page: Path) -> dict[str, Any]:
     """What the page says of itself."""
-    told: dict[str, Any] = json.loads(blocks(page)["facts"])
-    return told
+    result: dict[str, Any] = json.loads(blocks(page)["facts"])
+    return result
 
 
 def unpack(data: bytes, shape: tuple[int, int, int], step: float) -> LayerFactors:
@@ -88,16 +88,33 @@ class Opened:
     """
 
     def __init__(self, browser: Any, file: Path, fragment: str, **context: Any) -> None:
-        options = {"viewport": {"width": 1200, "height": 800}, **context}
+        options = {"viewport": {"width": 1280, "height": 800}, **context}
+        self.file = file
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
         self.requests: list[str] = []
         self.problems: list[str] = []
         address = file.as_uri()
         self.context.on("request", lambda request: self._asked(request.url, address))
-        self.page.on("console", self._told)
+        self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.goto(f"{address}#{fragment}" if fragment else address)
+        self.settle()
+
+    def restart(self, fragment: str) -> None:
+        """What a fresh page at this fragment would show; the mouse leaves, the focus too."""
+        self.page.mouse.move(2, 2)
+        self.page.evaluate(
+            """(fragment) => {
+                document.activeElement.blur();
+                for (const node of document.querySelectorAll("main *")) node.scrollTop = 0;
+                document.getElementById("spoken").textContent = "";
+                attnviz.timing.draws = 0;
+                history.replaceState(null, "", "#" + fragment);
+                dispatchEvent(new HashChangeEvent("hashchange"));
+            }""",
+            fragment,
+        )
         self.settle()
 
     def _asked(self, url: str, address: str) -> None:
@@ -105,7 +122,7 @@ class Opened:
         if url.split("#", maxsplit=1)[0] != address and not url.startswith(("data:", "blob:")):
             self.requests.append(url)
 
-    def _told(self, message: Any) -> None:
+    def _on_console(self, message: Any) -> None:
         if message.type == "error":
             self.problems.append(message.text)
 
@@ -167,7 +184,7 @@ class Opened:
         return np.array(rows)
 
     def heat(self, panel: int = 0) -> NDArray[np.uint8]:
-        """(gh, gw, 4): the colours that lie over a panel's picture."""
+        """(gh, gw, 4): the colours over the image of a panel."""
         pixels = (
             self.page.locator(".frame canvas")
             .nth(panel)

@@ -28,21 +28,16 @@ def test_a_hover_shows_what_the_patch_attends_to(show, demo_page):
     assert (opened.heat() != before).any()
     row = opened.attention(5, 1 + 4 * 18 + 7).mean(axis=0)
     entropy = -(row * np.log(row)).sum()
-    told = f"Row 4, column 7 · layer 5 · mean of heads · H {entropy:.2f}"
-    assert opened.text("#headline") == told
+    expected = f"Row 4, column 7 · layer 5 · mean of heads · H {entropy:.2f}"
+    assert opened.text("#headline") == expected
     patches = row[1:].reshape(12, 18)
     # Opacity is the root of the level, so the brightest cell is the most attended one.
     heat = opened.heat()[..., 3]
     assert heat[np.unravel_index(patches.argmax(), patches.shape)] == round(0.85 * 255)
-    assert heat[np.unravel_index(patches.argmin(), patches.shape)] == 0
-    level = (patches - patches.min()) / np.ptp(patches)
+    level = patches / patches.max()
     assert np.abs(heat / 255 - 0.85 * np.sqrt(level)).max() < 0.07
     cell = patches[4, 7]
     assert f"row 4, column 7: {cell:#.4g}" in opened.text("#numbers")
-    opened.page.mouse.move(5, 5)
-    opened.settle()
-    assert opened.text("#headline").startswith("CLS")
-    assert (opened.heat() == before).all()
 
 
 def test_numbers_are_those_of_the_data_files(show, demo_page):
@@ -68,13 +63,13 @@ def test_numbers_are_those_of_the_data_files(show, demo_page):
 def test_the_numbers_at_the_side_are_those_of_the_row(show, demo_page):
     opened = show(demo_page, "query=2.3&hold=1&layer=5&head=1")
     row = opened.attention(5, 1 + 2 * 18 + 3)[1]
-    told = opened.text("#numbers")
+    numbers = opened.text("#numbers")
     entropy = -(row * np.log(row)).sum()
-    assert f"{entropy:.2f} nats, {100 * entropy / np.log(217):.0f} % of ln N" in told
+    assert f"{entropy:.2f} nats, {100 * entropy / np.log(217):.0f} % of ln N" in numbers
     best = np.argsort(-row[1:], kind="stable")[:5]
     cells = [f"row {i // 18}, column {i % 18}" for i in best]
     assert [line for line in opened.text("#highest").splitlines() if "row" in line] == cells
-    assert f"{row[1:].max() / row[1:].mean():#.4g} \N{MULTIPLICATION SIGN} mean" in told
+    assert f"{row[1:].max() / row[1:].mean():#.4g} \N{MULTIPLICATION SIGN} mean" in numbers
     values = [line for line in opened.text("#highest").splitlines() if line and "row" not in line]
     assert values == [f"{row[1 + i]:#.4g}" for i in best]
 
@@ -91,8 +86,8 @@ def test_keys_choose_layer_head_view_and_query(show, demo_page):
         opened.press(key)
         assert opened.state()["head"] == head, key
     opened.press("a")
-    assert opened.page.locator(".panel:visible").count() == 5
-    assert "Head 3" in opened.text(".panel:nth-child(5)")
+    assert opened.page.locator(".panel:visible").count() == 6
+    assert "Head 3" in opened.text(".panel:nth-child(6)")
     opened.press("o")
     assert opened.text("#headline").startswith("Rollout up to layer 5 · H ")
     opened.press("o")
@@ -130,8 +125,8 @@ def test_the_slider_keeps_the_cells_that_hold_the_mass(show, demo_page):
     row = opened.attention(5, 1 + 6 * 18 + 6)[2]
     patches = row[1:].astype(np.float32).reshape(12, 18)
     kept = mass_mask(patches, 0.6)
-    veiled = (opened.heat()[..., :3].max(axis=-1) < 30) & (opened.heat()[..., 3] == 168)
-    assert (veiled == ~kept).all()
+    dimmed = (opened.heat()[..., :3].max(axis=-1) < 30) & (opened.heat()[..., 3] == 168)
+    assert (dimmed == ~kept).all()
     mass = patches[kept].sum() / patches.sum()
     assert f"{kept.sum()} of 216 cells hold {100 * mass:.0f} %" in opened.text("#numbers")
     opened.slide("kept", 100)
@@ -143,7 +138,7 @@ def test_the_shared_scale_starts_at_zero_and_holds_all_heads(show, demo_page):
     rows = opened.attention(5, 1 + 3 * 18 + 3)[:, 1:]
     assert opened.text("#low") == "0"
     assert float(opened.text("#high")) == pytest.approx(rows.max(), rel=1e-3)
-    heat = opened.heat(1)[..., 3] / 255
+    heat = opened.heat(2)[..., 3] / 255
     assert np.abs(heat.ravel() - 0.85 * np.sqrt(rows[0] / rows.max())).max() < 0.05
 
 
@@ -196,7 +191,7 @@ def test_the_link_restores_the_view(show, demo_page):
     first.slide("kept", 70)
     first.slide("opacity", 60)
     first.page.locator("#cmap").select_option("cividis")
-    first.page.get_by_label("Shared scale").check()
+    first.page.get_by_label("Shared").check()
     first.page.mouse.move(5, 5)
     first.settle()
     first.wait("location.hash.includes('shared')")
@@ -208,7 +203,7 @@ def test_the_link_restores_the_view(show, demo_page):
     assert second.text("#numbers") == first.text("#numbers")
     # Going back to another link in the same page follows too.
     second.page.evaluate("location.hash = '#view=heads&layer=0'")
-    second.wait("document.querySelectorAll('.panel:not([hidden])').length === 5")
+    second.wait("document.querySelectorAll('.panel:not([hidden])').length === 6")
 
 
 def test_a_fragment_that_makes_no_sense_is_the_start(show, demo_page):
@@ -229,12 +224,13 @@ def test_the_view_is_saved_as_a_png(show, demo_page):
     with Image.open(download.path()) as image:
         assert image.format == "PNG"
         pixels = np.asarray(image.convert("RGB"))
-    # Five panels of a picture 3 : 2, so wider than high, and not blank.
+    # Six panels of an image 3 : 2, so wider than high, and not blank.
     assert pixels.shape[1] > 3 * 400
-    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000
+    colours = pixels.astype(int) @ [1 << 16, 1 << 8, 1]
+    assert len(np.unique(colours)) > 1000
 
 
-def test_panels_keep_the_pictures_shape(show, demo_page, register_page):
+def test_panels_keep_the_shape_of_the_image(show, demo_page, register_page):
     for page, aspect in ((demo_page, 144 / 96), (register_page, 32 / 48)):
         for fragment in ("", "view=heads"):
             box = show(page, fragment).page.locator(".frame").first.bounding_box()
@@ -278,14 +274,14 @@ def test_a_hostile_name_is_only_text(show, demo_page):
     opened = show(demo_page)
     assert opened.text("h1") == NAME
     assert opened.page.title().startswith(NAME)
-    assert opened.page.locator("img").count() == 1  # the picture itself
+    assert opened.page.locator("main img").count() == opened.page.locator(".panel").count()
     opened.press("o", "a")
     assert opened.page.title() != "caught"
 
 
 def test_the_policy_refuses_network_and_foreign_code(show, demo_page):
     with listening() as (address, hits):
-        opened = show(demo_page)
+        opened = show(demo_page, viewport={"width": 800, "height": 600})
         refused = opened.page.evaluate(
             """async (address) => {
                 const seen = [];

@@ -17,7 +17,7 @@ PHONE = {"viewport": {"width": 375, "height": 667}, "has_touch": True, "is_mobil
 
 @pytest.fixture(scope="module")
 def narrow_page(tmp_path_factory):
-    """A picture eight times as high as wide: 16 x 2 cells."""
+    """An image eight times as high as wide: 16 x 2 cells."""
     from tests.helpers.planted import tiny_vit
 
     folder = tmp_path_factory.mktemp("narrow")
@@ -37,10 +37,11 @@ def test_the_numbers_are_of_the_panel_under_the_pointer(show, demo_page):
     opened = show(demo_page, "view=heads&query=4.5&hold=1")
     rows = opened.attention(5, token)
     assert opened.text("#numbers-of") == "Mean"
-    for panel, row in enumerate([rows.mean(axis=0), *rows]):
+    for panel, row in enumerate([rows.mean(axis=0), rows.max(axis=0), *rows]):
         opened.hover(7, 7, panel)
         assert f"row 7, column 7: {row[1 + 7 * 18 + 7]:#.4g}" in opened.text("#numbers"), panel
-        assert f"{-(row * np.log(row)).sum():.2f} nats" in opened.text("#numbers")
+        entropy = f"{-(row * np.log(row)).sum():.2f} nats" if panel != 1 else "none: a maximum"
+        assert entropy in opened.text("#numbers")
     assert opened.text("#numbers-of") == "Head 3"
     pins = show(demo_page, "query=1.1&hold=1&pins=8.8")
     pins.hover(7, 7, 1)
@@ -49,13 +50,13 @@ def test_the_numbers_are_of_the_panel_under_the_pointer(show, demo_page):
     assert pins.text("#numbers-of") == "1 · row 8, column 8"
 
 
-def test_captions_tell_where_the_colours_of_each_map_begin_and_end(show, demo_page):
-    opened = show(demo_page, "view=heads&query=4.5&hold=1")
+def test_captions_say_where_the_colours_of_each_map_begin_and_end(show, demo_page):
+    opened = show(demo_page, "view=heads&scale=panel&query=4.5&hold=1")
     for head, row in enumerate(opened.attention(5, 1 + 4 * 18 + 5)):
         low, high = row[1:].min(), row[1:].max()
-        caption = opened.text(f".panel:nth-child({head + 2}) figcaption")
-        told = caption.rsplit(" · ", 1)[1].split("\N{EN DASH}")
-        assert [float(value) for value in told] == pytest.approx([low, high], rel=0.06), head
+        caption = opened.text(f".panel:nth-child({head + 3}) figcaption")
+        ends = caption.rsplit(" · ", 1)[1].split("\N{EN DASH}")
+        assert [float(value) for value in ends] == pytest.approx([low, high], rel=0.06), head
 
 
 def test_keys_act_on_the_patch_under_the_pointer(show, demo_page):
@@ -104,18 +105,18 @@ def test_a_choice_at_the_side_holds_and_never_lets_go(show, demo_page):
 
 
 @pytest.mark.parametrize("fragment", ["", "pins=1.1", "view=heads"])
-def test_a_picture_of_any_shape_fits_the_window(show, narrow_page, fragment):
+def test_an_image_of_any_shape_fits_the_window(show, narrow_page, fragment):
     opened = show(narrow_page, fragment)
     box = opened.page.locator(".frame").first.bounding_box()
     assert box["width"] / box["height"] == pytest.approx(1 / 8, rel=0.05)
     assert box["y"] + box["height"] <= 800
 
 
-def test_the_picture_stays_in_sight_while_its_controls_are_used(show, demo_page):
+def test_the_image_stays_in_sight_while_its_controls_are_used(show, demo_page):
     pins = "_".join(f"{k}.{k}" for k in range(11))
     for fragment, context in ((f"pins={pins}", {}), ("", PHONE)):
         opened = show(demo_page, fragment, **context)
-        opened.page.locator("#reset").scroll_into_view_if_needed()
+        opened.page.get_by_text("How this page was made").scroll_into_view_if_needed()
         opened.settle()
         box = opened.page.locator(".frame").first.bounding_box()
         height = opened.page.viewport_size["height"]
@@ -126,7 +127,7 @@ def test_no_more_pins_than_fit(show, demo_page):
     pins = "_".join(f"{k}.{k}" for k in range(11))
     opened = show(demo_page, f"pins={pins}")
     assert opened.page.locator("#pin").is_disabled()
-    assert "which is the most" in opened.text("#hint")
+    assert "the maximum" in opened.text("#hint")
     opened.press("p")
     assert len(opened.state()["pins"]) == 11
     opened.hover(3, 3)
@@ -145,7 +146,7 @@ def test_the_focus_stays_among_the_pins(show, demo_page):
     assert focused(opened) == "pin"
 
 
-def test_a_screen_reader_is_told_what_is_shown_now(show, demo_page):
+def test_a_screen_reader_announces_what_is_shown_now(show, demo_page):
     opened = show(demo_page)
     for _ in range(5):
         opened.press("ArrowDown")
@@ -154,7 +155,7 @@ def test_a_screen_reader_is_told_what_is_shown_now(show, demo_page):
         opened.wait(f"document.getElementById('headline').textContent.includes('layer {layer}')")
         opened.settle()
         assert opened.text("#spoken") == f"{opened.text('#headline')}."
-    opened.page.get_by_label("Max").check()
+    opened.page.get_by_label("Max", exact=True).check()
     opened.settle()
     assert "maximum of heads" in opened.text("#spoken")
     opened.slide("kept", 100)
@@ -178,9 +179,7 @@ def test_what_is_chosen_shows_in_forced_colours(show, demo_page):
         assert first != second
 
 
-def test_a_finger_that_is_drawn_over_the_picture_leaves_the_query_where_it_is_lifted(
-    show, demo_page
-):
+def test_a_finger_dragged_over_the_image_leaves_the_query_where_it_is_lifted(show, demo_page):
     opened = show(demo_page, **PHONE)
     touch = opened.context.new_cdp_session(opened.page)
     for kind, cell in (("touchStart", (5, 2)), ("touchMove", (5, 6)), ("touchMove", (5, 9))):
@@ -194,12 +193,12 @@ def test_a_finger_that_is_drawn_over_the_picture_leaves_the_query_where_it_is_li
     assert (state["query"], state["held"]) == (1 + 5 * 18 + 9, True)
 
 
-def test_the_saved_picture_says_what_it_shows(show, demo_page):
+def test_the_saved_figure_says_what_it_shows(show, demo_page):
     """Pins numbered, the colour bar, and at the foot all that decides how it looks."""
     sizes = []
     for fragment in ("kept=100", "kept=60", "pins=2.2"):
         opened = show(demo_page, f"query=6.6&hold=1&{fragment}")
-        data = opened.page.evaluate("attnviz.picture()").removeprefix("data:image/png;base64,")
+        data = opened.page.evaluate("attnviz.figure()").removeprefix("data:image/png;base64,")
         with Image.open(io.BytesIO(base64.b64decode(data))) as image:
             pixels = np.asarray(image.convert("RGB")).astype(int)
         sizes.append(pixels.shape)

@@ -24,7 +24,7 @@ def real(tmp_path, capsys):
     return call
 
 
-def test_the_page_goes_to_the_default_folder_or_where_it_is_told(real, tmp_path):
+def test_the_page_goes_to_the_default_folder_or_to_out(real, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40)
     shown = ("--layers", "-1", "--size", "32", "--verify")
     code, out, err = real("cat.png", "--model", "demo", *shown)
@@ -70,10 +70,10 @@ def test_a_page_is_replaced_as_a_whole(real, tmp_path):
 def test_what_cannot_be_done_is_one_clear_line(real, tmp_path, arguments, code, reason):
     for name in ("a.png", "b.png"):
         save_scene(tmp_path / "two" / name, 16, 16)
-    (tmp_path / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "broken.png").write_bytes(b"not an image")
     before = files_below(tmp_path)
-    found, out, err = real(*arguments)
-    assert (found, out) == (code, "")
+    exit_code, out, err = real(*arguments)
+    assert (exit_code, out) == (code, "")
     assert reason in err
     assert "Traceback" not in err
     assert files_below(tmp_path) == before

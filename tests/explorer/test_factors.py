@@ -173,7 +173,7 @@ def test_a_layer_of_vit_s_stays_small():
     """785 tokens (224 pixels, patches of 8), 6 heads of 64, logits of standard deviation 1.5, and
     a flatter spectrum than that of any model seen.
 
-    Twelve such layers as base64 are the page but for its picture and code.
+    Twelve such layers as base64 are the page except for its image and code.
     """
     rng = np.random.default_rng(5)
     sizes = 1 / (1 + np.arange(64)) ** 0.5

@@ -17,14 +17,14 @@ from tests.helpers.planted import dense_attention, tiny_vit
 def test_their_softmax_is_the_models_attention(options):
     model = tiny_vit(**options)
     batch = checkpoints.pixels(24, 40)
-    found = query_keys(model, batch)
+    result = query_keys(model, batch)
     dense = dense_attention(model, batch)[:, 0].numpy()
-    assert found.layers == (0, 1, 2)
-    for place in found.layers:
-        logits = found.query[place] @ found.key[place].transpose(0, 2, 1)
+    assert result.layers == (0, 1, 2)
+    for layer in result.layers:
+        logits = result.query[layer] @ result.key[layer].transpose(0, 2, 1)
         powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
         ours = powers / powers.sum(axis=-1, keepdims=True)
-        assert np.abs(ours - dense[place]).max() < 1e-5
+        assert np.abs(ours - dense[layer]).max() < 1e-5
 
 
 def test_only_the_asked_layers_are_kept_in_order():

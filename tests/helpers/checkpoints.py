@@ -174,8 +174,12 @@ def randomise(model, seed=0):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=rng)
-            if "lambda1" in name:
+            if "lambda" in name:
                 value = 0.5 + 0.1 * noise
+            elif "bias_table" in name:
+                value = 1.5 * noise
+            elif parameter.ndim < 2 and not name.endswith(("weight", "bias")):
+                value = 0.5 * noise
             elif "norm" in name and name.endswith("weight"):
                 value = 1 + 0.1 * noise
             elif name.endswith("bias"):

@@ -20,10 +20,11 @@ from attnviz.cli.panels import (
 )
 from attnviz.cli.report import Report
 from attnviz.cli.signature import with_options
-from attnviz.domain import DEFAULT_MODEL
+from attnviz.domain import DEFAULT_MODEL, RelevanceMethod
 from attnviz.domain.comparison import CompareRequest, MapSpec
 from attnviz.domain.drawing import SharedScaleStyle
-from attnviz.domain.forms import INDEX, TEXT
+from attnviz.domain.forms import INDEX, INDICES, PATH, TEXT, choice, number
+from attnviz.domain.kinds import RelevanceRequest
 from attnviz.domain.options import Form, option
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
 from attnviz.errors import UsageError
@@ -47,9 +48,9 @@ class ColumnOptions:
     maps: tuple[MapSpec, ...] = option(
         (),
         _MAPS,
-        "A column, or several after commas: mean, head:3, heads, rollout, score, pca, foreground, "
-        "norm, patch@ROW,COLUMN, cosine@X,Ypx, entropy, to-cls, and of q, k, v such as k-pca, "
-        "k-norm; repeatable.",
+        "A column, or several after commas: mean, max, head:3, heads, rollout, score, relevance, "
+        "pca, foreground, norm, patch@ROW,COLUMN, cosine@X,Ypx, entropy, to-cls, and of q, k, v "
+        "such as k-pca, k-norm, k-pca:3; repeatable.",
         name="show",
         show="mean",
     )
@@ -59,6 +60,33 @@ class ColumnOptions:
         "Layer (block), from 0; -1 is the last.",
         show="the last; for tokens the model's output",
     )
+    layers: tuple[int, ...] | None = option(
+        None, INDICES, "Several layers side by side instead, e.g. 3,7,11 or 6-11."
+    )
+    method: RelevanceMethod = option(
+        RelevanceMethod.CHEFER,
+        choice(RelevanceMethod),
+        "Of --show relevance: how it is carried through the layers.",
+    )
+    class_index: int | None = option(
+        None,
+        number("N", least=0, type=int),
+        "Of --show relevance: what speaks for this class, from 0, of the weights' own classifier.",
+        name="class",
+    )
+    like: Path | None = option(
+        None,
+        PATH,
+        "Of --show relevance: what makes the image similar to this second one.",
+        metavar="IMAGE",
+    )
+
+    @property
+    def relevance(self) -> RelevanceRequest | None:
+        """What computes relevance, if any of its options is given."""
+        if self.class_index is None and self.like is None and self.method is RelevanceMethod.CHEFER:
+            return None
+        return RelevanceRequest(self.method, self.class_index, self.like)
 
 
 @dataclass(frozen=True)
@@ -102,6 +130,8 @@ def compare(given: Given, inputs: INPUTS) -> int:
         shown=columns.maps,
         layer=columns.layer,
         style=given.make(SharedScaleStyle),
+        layers=columns.layers,
+        relevance=columns.relevance,
     )
     from attnviz.runs.collect import collect_outputs
     from attnviz.runs.compare import compare as events

@@ -77,7 +77,7 @@ def _table(cmap: str) -> ByteArray:
         raise UsageError(f"no colour map named {cmap!r}", hint)
     chosen = mpl.colormaps[cmap]
     # matplotlib builds its interpolated maps with as many colours as the user's matplotlibrc says.
-    if isinstance(chosen, LinearSegmentedColormap) and chosen.N == mpl.rcParamsOrig["image.lut"]:
+    if isinstance(chosen, LinearSegmentedColormap) and mpl.rcParamsOrig["image.lut"] == chosen.N:
         chosen = chosen.resampled(256)
     return np.asarray(chosen(np.arange(256) / 255, bytes=True))[:, :3].copy()
 

@@ -51,7 +51,8 @@ class Panel:
     """One panel of a figure.
 
     titles: from long to short; all panels of a row use the longest that fits everywhere.
-    limits: of the panel's own colour bar below it; None for no bar. text: inside the panel.
+    limits: of the panel's own colour bar below it; None for no bar. text: inside the
+    panel, in wordings from long to short.
     """
 
     titles: tuple[str, ...]
@@ -61,7 +62,7 @@ class Panel:
     swatch: str | None = None
     edges: tuple[Edges, ...] = ()
     tags: tuple[Tag, ...] = ()
-    text: str = ""
+    text: tuple[str, ...] = ()
 
 
 def panel_aspect(image: FigureImage) -> float:
@@ -115,8 +116,8 @@ def map_panel(
     return Panel(titles, raster, crisp, None if shared else limits, swatch, edges, tags)
 
 
-def empty_panel(titles: tuple[str, ...], reason: str) -> Panel:
-    """A plain panel that says why there is no map."""
+def empty_panel(titles: tuple[str, ...], reason: tuple[str, ...]) -> Panel:
+    """A plain panel that says why there is no map, in the longest wording that fits."""
     return Panel(titles, _plain, text=reason)
 
 
@@ -214,15 +215,14 @@ def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
         _text_inside(page, panel.text, box)
 
 
-def _text_inside(page: Page, text: str, box: Rect) -> None:
-    """As many lines as the panel has room for, in its middle."""
+def _text_inside(page: Page, wordings: tuple[str, ...], box: Rect) -> None:
+    """The first of the wordings that fits into the panel, or what fits of the last; centred."""
     width = box.width - 0.08
-    lines = theme.wrap(theme.printable(text).split(), width, separator=" ")
     room = max(1, int((box.height - 0.04) / theme.LINE_INCHES))
-    if len(lines) > room:
-        lines = [*lines[: room - 1], theme.shorten(f"{lines[room - 1]}…", width)]
-    middle, top = box.left + box.width / 2, box.top + box.height / 2
-    top -= len(lines) * theme.LINE_INCHES / 2
+    texts = [theme.wrap(theme.printable(w).split(), width, separator=" ") for w in wordings]
+    lines = next((text for text in texts if len(text) <= room), texts[-1][:room])
+    middle = box.left + box.width / 2
+    top = box.top + (box.height - len(lines) * theme.LINE_INCHES) / 2
     for number, line in enumerate(lines, 1):
         base = top + number * theme.LINE_INCHES - 0.035
         page.text(middle, base, line, colour=theme.QUIET, align="center")

@@ -127,18 +127,3 @@ def _is_text(head: bytes) -> bool:
         # The head may end inside a character; anything earlier is not text.
         text = head[: error.start].decode("utf-8") if error.start >= len(head) - 3 else "\0"
     return all(character.isprintable() or character in "\t\n\r\f" for character in text)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object beside the weights, such as config.json.
-
-    Raises:
-        CheckpointError: Unreadable, or not a JSON object.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {first_line(error)}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} does not hold a JSON object")
-    return content

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from attnviz.errors import CheckpointError
-from attnviz.models.weights.file import read_json, read_weights
+from attnviz.models.weights.file import read_weights
+from attnviz.models.weights.text import read_json
 
 COUNTERS = ("epoch", "global_step", "iteration", "iter", "step")
 """Keys under which training code keeps its counters, the usual ones first."""

@@ -156,7 +156,7 @@ def test_heads_add_up():
     [
         ({"block_fn": ResPostBlock}, "do not simply add"),
         ({"block_fn": ParallelScalingBlock}, "do not simply add"),
-        ({"norm_layer": RmsNorm}, "ends in no layer norm"),
+        ({"norm_layer": RmsNorm}, "does not end in a layer norm"),
     ],
 )
 def test_models_that_do_not_add_are_refused(model, message):

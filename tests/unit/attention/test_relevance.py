@@ -20,6 +20,7 @@ from attnviz.domain import Box, FigureImage, FitGeometry, RelevanceMethod, Size
 from attnviz.domain.kinds import RelevanceRequest
 from attnviz.errors import AttentionError, UsageError
 from attnviz.models.head import ClassHead, Part
+from attnviz.models.precision import cast
 from tests.helpers.planted import backbone_of, planted_call, random_stochastic, tiny_vit
 
 BY_GRADIENT = CHEFER, ROLLOUT = RelevanceMethod.CHEFER, RelevanceMethod.GRADIENT_ROLLOUT
@@ -285,9 +286,11 @@ def test_a_pass_without_gradients_before_it_changes_nothing():
 
 
 def test_float16_is_refused_and_a_broken_gradient_found():
-    backbone = tiny_vit()
+    half = tiny_vit().module
+    cast(half, torch.float16)
     with pytest.raises(UsageError, match="vanish in float16"):
-        attention_gradients(backbone, noise(1).half(), lambda tokens: tokens[:, 0, 0])
+        attention_gradients(backbone_of(half), noise(1), lambda tokens: tokens[:, 0, 0])
+    backbone = tiny_vit()
     with pytest.raises(AttentionError, match="not finite"):
         attention_gradients(backbone, noise(1), lambda tokens: tokens[:, 0, 0] * float("nan"))
 

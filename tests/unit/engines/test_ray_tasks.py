@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 
-from attnviz.domain.requests import ClusterRequest
+from attnviz.domain.kinds import HeadsRequest
+from attnviz.domain.requests import (
+    ClusterRequest,
+    InputRequest,
+    ModelRequest,
+    OutputRequest,
+    RunRequest,
+)
 from attnviz.engines.ray import connect
 from attnviz.engines.ray.connect import Pool, pool
-from attnviz.engines.ray.tasks import _guarded, packed, unpacked
+from attnviz.engines.ray.tasks import Job, _guarded, packed, unpacked
 from attnviz.errors import UsageError
+from tests.helpers.planted import tiny_vit
 
 
 def ray_with(*nodes):
@@ -77,6 +87,49 @@ def test_a_cluster_that_does_not_start_is_told(monkeypatch, address, error, reas
     ):
         starting.ray()
     assert caught.value.hint
+
+
+def test_a_cluster_of_this_machine_has_the_cores_of_this_process(monkeypatch):
+    options = {}
+    monkeypatch.setattr(connect, "available_cores", lambda: 3)
+    fake = SimpleNamespace(is_initialized=lambda: False, init=options.update, shutdown=lambda: None)
+    monkeypatch.setattr(connect, "_import", lambda: fake)
+    with connect.cluster(ClusterRequest()) as starting:
+        assert starting.ray() is fake
+    assert options["num_cpus"] == 3
+    options.clear()
+    with connect.cluster(ClusterRequest(address="10.0.0.1:6379")) as starting:
+        starting.ray()
+    assert "num_cpus" not in options  # an existing cluster has what it has
+
+
+MODEL_PROCESS = """
+import pickle, sys
+from types import SimpleNamespace
+sys.modules["ray"] = SimpleNamespace(get=pickle.loads)
+from attnviz.engines.ray.tasks import ModelWorker
+
+job, model = pickle.load(sys.stdin.buffer)
+assert "torch" not in sys.modules
+worker = ModelWorker(job, [model], 1)
+print(sorted({"sympy", "torch._dynamo", "torch._inductor"} & set(sys.modules)))
+print(type(worker._stage.model.module).__name__, "timm" in sys.modules)
+"""
+
+
+def test_the_process_of_a_model_starts_without_the_compiler(tmp_path):
+    """A process of its own, in which the model arrives as it does from Ray."""
+    model = tiny_vit()
+    inputs, output = InputRequest(("a.png",)), OutputRequest(tmp_path)
+    request = RunRequest(HeadsRequest(), ModelRequest(), inputs, output)
+    job = Job(request, model.info, "cpu", str(tmp_path))
+    run = subprocess.run(
+        [sys.executable, "-c", MODEL_PROCESS],
+        input=pickle.dumps((job, pickle.dumps(model))),
+        capture_output=True,
+        check=False,
+    )
+    assert run.stdout.decode() == "[]\nVisionTransformer True\n", run.stderr.decode()
 
 
 class TellsNothing(Exception):  # noqa: N818

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-import timm
 
 from attnviz.domain import Size
 from attnviz.errors import CheckpointError, UsageError
-from attnviz.models.architecture import from_inferred, native_size, stored_grid, timm_arguments
-from attnviz.models.weights.inferred import InferredConfig
+from attnviz.models.architecture import from_inferred, native_size, stored_size, timm_arguments
+from attnviz.models.build import build
+from attnviz.models.weights.inferred import InferredConfig, Source
 
 PLAIN = InferredConfig(
     patch=8, in_chans=3, width=64, depth=3, heads=2, registers=0, has_cls=True, distilled=False,
@@ -24,13 +24,12 @@ def inferred(**changes):
 
 
 def built(given, args=None, **more):
-    architecture = from_inferred(given, args or {}, **more)
-    return timm.create_model(architecture.timm_name, num_classes=0, **architecture.arguments)
+    return build(from_inferred(given, args or {}, **more), random_weights=True)
 
 
 def test_own_sizes_in_the_words_of_timm():
     args = {"width": 64, "depth": 2, "heads": 4, "patch": 8, "registers": 0, "size": 32}
-    common = {"embed_dim": 64, "depth": 2, "num_heads": 4, "patch_size": 8, "img_size": 32}
+    common = {"embed_dim": 64, "depth": 2, "num_heads": 4, "patch_size": 8, "img_size": (32, 32)}
     assert timm_arguments(args) == common | {"reg_tokens": 0}
     assert timm_arguments(args, eva=True) == common | {"num_reg_tokens": 0}
 
@@ -86,13 +85,13 @@ def test_heads_are_given_or_refused():
 
 
 def test_pixels_of_a_dino_and_of_a_supervised_model():
-    assert built(inferred(), dino=True).pretrained_cfg["mean"] == (0.485, 0.456, 0.406)
+    assert built(inferred(), source=Source.DINO).pretrained_cfg["mean"] == (0.485, 0.456, 0.406)
     assert built(inferred()).pretrained_cfg["mean"] == (0.5, 0.5, 0.5)
 
 
 def test_sizes_that_a_file_speaks_of():
-    assert stored_grid(inferred()) == {"img_size": (32, 48)}
-    assert stored_grid(inferred(grid=None)) == {}
+    assert stored_size(inferred()) == {"img_size": (32, 48)}
+    assert stored_size(inferred(grid=None)) == {}
     assert native_size(inferred()) == Size(32, 48)
     assert native_size(inferred(image_size=Size(64, 64))) == Size(64, 64)
     assert native_size(inferred(grid=None)) is None

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnviz.models.architecture import Architecture
-from attnviz.models.backbone import build
+from attnviz.models.build import build
 
 NAMES = (
     "vit_small_patch8_224.dino",

@@ -47,7 +47,7 @@ def test_the_names_that_the_command_line_promises_are_there():
 
 def test_two_models_of_one_name_raise():
     spec = MODELS["dino_vits8"]
-    with pytest.raises(ValueError, match="two models are called dino_vits8"):
+    with pytest.raises(ValueError, match="two models have the name dino_vits8"):
         catalogue._table([spec, spec])
 
 

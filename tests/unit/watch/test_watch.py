@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch import nn
 
 import attnviz
 from attnviz.domain import DrawStyle, Fit
-from attnviz.domain.kinds import HeadsRequest
+from attnviz.domain.kinds import KINDS, HeadsRequest, RelevanceRequest
 from attnviz.errors import AttnvizError, UnsupportedModelError, UsageError
 from attnviz.images.fit import prepare
 from attnviz.models.training import find_backbone, snapshot_backbone
@@ -161,6 +162,14 @@ def test_what_is_drawn_is_what_the_models_own_code_computes(kind, size, picture,
     assert rows.max() > 2 / rows.shape[-1]  # not a uniform map, with which everything agrees
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_figure_is_watched(kind, picture, tmp_path):
+    figure = RelevanceRequest(like=picture) if kind == "relevance" else kind
+    watch = attnviz.Watch(picture, [figure], out=tmp_path, strict=True, save_data=True, **QUICK)
+    names = {path.name for path in watch(live_models.make("timm"), 0)}
+    assert names >= {f"scene.{kind}.png", f"scene.{kind}.npz"}
+
+
 def test_the_figure_tells_its_step(picture, tmp_path):
     watch = attnviz.Watch(picture, ["heads"], out=tmp_path, name="my run", strict=True, **QUICK)
     (path,) = watch(live_models.make("timm"), 1500)
@@ -294,10 +303,11 @@ def test_the_norm_epsilon_is_the_live_models():
     ("given", "reason"),
     [
         ({"images": ["gone.png"]}, "gone.png does not exist"),
-        ({"images": []}, "no picture"),
+        ({"images": []}, "no images"),
         ({"figures": ["hats"]}, "no figure is called 'hats'"),
+        ({"figures": [RelevanceRequest(like=Path("gone.png"))]}, "gone.png is not a file"),
         ({"figures": ["heads", HeadsRequest(layer=0)]}, "share a name"),
-        ({"every": 0}, "every=0"),
+        ({"every": 0}, "every=0 is not a number"),
     ],
 )
 def test_wrong_use_is_told_before_training(given, reason, picture, tmp_path):

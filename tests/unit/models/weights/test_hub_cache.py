@@ -40,7 +40,8 @@ def failing(monkeypatch, *errors):
     """The hub answers each download with the next of these; a path is a success."""
     answers = list(errors)
 
-    def download(repository, filename):
+    def download(repository, filename, *, revision):
+        assert revision is None
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
