@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from attnviz.domain import ImageFile
 from attnviz.domain.events import Event, Failed, Started
 from attnviz.domain.requests import RunRequest
+from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages
 from attnviz.images.fit import check_size
 from attnviz.output.plan import OutputPlan, check_folder
@@ -62,7 +63,8 @@ def _events(
             work = _joined(starting, request, model, plans)
             total = len(found.files) + len(found.missing)
             info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
-            yield Started(total, info, model.notes, found.skipped)
+            notes = (*model.notes, *missing_glyphs(file.path.name for file in found.files))
+            yield Started(total, info, notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
         if found.files:

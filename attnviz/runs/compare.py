@@ -30,6 +30,7 @@ from attnviz.domain.kinds import CommandRequest
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
+from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size
 from attnviz.images.read import read_image
@@ -159,7 +160,10 @@ class _Comparison:
         reference = None
         if self._request.relevance is not None:
             reference = read_second(model, self._request.relevance, self._request.inputs)
-        yield Started(self._total, model.info, model.notes, self._skipped)
+        notes = model.notes
+        if wanted is self._request.models[0]:
+            notes += missing_glyphs(image.file.path.name for image in self._images)
+        yield Started(self._total, model.info, notes, self._skipped)
         yield from self._failed
         self._skipped, self._failed = (), []
         for image in list(self._images):

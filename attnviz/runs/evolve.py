@@ -29,6 +29,7 @@ from attnviz.domain.requests import (
 )
 from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
+from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size
 from attnviz.images.mask import read_mask
@@ -87,7 +88,7 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
     model = _load(request, series.paths[0])
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     task = _Task(request, file, plan, series, model.info, model.device.type)
-    yield Started(1, model.info, model.notes)
+    yield Started(1, model.info, (*model.notes, *missing_glyphs([file.path.name])))
     models = _models(task, model)
     del model
     try:

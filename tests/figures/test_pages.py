@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
 from attnviz.errors import UsageError
-from attnviz.figures import draw, overlay_images
+from attnviz.figures import draw, draw_comparison, overlay_images
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.overlay import model_view
 from attnviz.figures.parts.plots import _step
@@ -331,6 +331,26 @@ def test_the_foot_of_the_score_tells_the_share_of_cls_and_registers():
     foot = " ".join(words_of(figure))
     assert f"{100 * maps.prefix[0] / total:.1f} % on CLS" in foot
     assert f"{100 * maps.prefix[1:].sum() / total:.0f} % on 4 registers" in foot
+
+
+def test_the_foot_says_what_only_shapes_chose_and_what_was_assumed():
+    """Weights of the shape of ViT-B/16 are not called DINO's."""
+    model = samples.model_info(
+        name="mae_pretrain_vit_base.pth", shape="ViT-B/16", statistics_assumed=True
+    )
+    image = _blank(32, 48, (4, 6))
+    row = samples.compared_row(("a",), image, samples.model_info(heads=2))
+    row = dataclasses.replace(row, model=model, label=model.name)
+    figures = [
+        draw(samples.heads_maps((4, 6)), image, model, STYLE)[0],
+        draw_comparison([samples.only(row, "mean")], STYLE)[0],
+    ]
+    for figure in figures:
+        foot = " ".join(words_of(figure))
+        assert "mae_pretrain_vit_base.pth, shape of ViT-B/16" in foot
+        assert "mean and std assumed" in foot
+    (known,) = draw(samples.score_maps((4, 6)), image, samples.model_info(), STYLE)
+    assert "assumed" not in " ".join(words_of(known))
 
 
 @pytest.mark.parametrize("width", [2.0, 3.35, 7.0])

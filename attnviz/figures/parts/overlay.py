@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 
 from attnviz.domain import Interpolation, Size
 from attnviz.domain.overlay import overlay_weight, visible_region
@@ -74,7 +75,11 @@ def _table(cmap: str) -> ByteArray:
         near = difflib.get_close_matches(cmap, list(mpl.colormaps), 3)
         hint = f"did you mean {', '.join(near)}?" if near else "see matplotlib's colour maps"
         raise UsageError(f"no colour map named {cmap!r}", hint)
-    return np.asarray(mpl.colormaps[cmap](np.arange(256) / 255, bytes=True))[:, :3].copy()
+    chosen = mpl.colormaps[cmap]
+    # matplotlib builds its interpolated maps with as many colours as the user's matplotlibrc says.
+    if isinstance(chosen, LinearSegmentedColormap) and mpl.rcParamsOrig["image.lut"] == chosen.N:
+        chosen = chosen.resampled(256)
+    return np.asarray(chosen(np.arange(256) / 255, bytes=True))[:, :3].copy()
 
 
 def level(values: FloatArray, limits: Limits) -> FloatArray:
