@@ -79,7 +79,7 @@ def _columns(
 ) -> tuple[list[Column], list[list[Panel | None]]]:
     """The columns, and the panels of every row: the image, then one per map and head."""
     one_image = len({row.image.name for row in rows}) == 1 and not _titles_name_images(rows)
-    columns = [Column((theme.printable(rows[0].image.name) if one_image else "FigureImage",))]
+    columns = [Column((theme.printable(rows[0].image.name) if one_image else "Picture",))]
     panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
     scales = _scales(rows, style)
     for name in rows[0].maps:
