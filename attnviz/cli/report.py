@@ -100,8 +100,7 @@ class Report:
 
     def _finish_one(self, event: Done) -> None:
         self._done += 1
-        for note in event.notes:
-            self._say(f"note: {_about(str(event.file.path), note)}")
+        self._say_notes(event)
         if self._total == 1 and event.table and not self._quiet:
             print_table(event.table, self._err)
         if self._as_json:
@@ -109,6 +108,10 @@ class Report:
         else:
             for file in event.written:
                 self._print(str(file.path))
+
+    def _say_notes(self, event: Done) -> None:
+        for note in event.notes:
+            self._say(f"note: {_about(str(event.file.path), note)}")
 
     def _skip(self, event: Skipped) -> None:
         self._skipped += 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         InputRequest,
         ModelRequest,
         RunRequest,
+        ValueRange,
     )
 
 
@@ -87,6 +88,8 @@ def written_inputs(model: ModelRequest, inputs: InputRequest) -> dict[str, Any]:
         "fit": inputs.fit.value,
         "mean": _joined(inputs.mean),
         "std": _joined(inputs.std),
+        "bands": _joined(inputs.bands),
+        "range": _range(inputs.value_range),
     }
 
 
@@ -180,6 +183,10 @@ def _cells(cells: tuple[tuple[int, int], ...]) -> list[str]:
 
 def _points(points: tuple[tuple[float, float], ...]) -> list[str]:
     return [f"{x!r},{y!r}" for x, y in points]
+
+
+def _range(values: ValueRange | None) -> str | None:
+    return "auto" if values == "auto" else _joined(values)
 
 
 def _joined(values: tuple[float, ...] | None) -> str | None:

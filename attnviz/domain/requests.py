@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 SizeRequest = int | Size | Literal["original"] | None
 """Shorter side in pixels, exact height and width, the picture's own size, or the model's native."""
 
+BandChoice = tuple[int, int, int]
+"""Which bands of an image file, from 1, are red, green and blue."""
+
+ValueRange = tuple[float, float] | Literal["auto"]
+"""The values of an image file that become 0 and 255, or those of its 1st and 99th percentile."""
+
 
 @dataclass(frozen=True)
 class ModelRequest:
@@ -61,7 +67,7 @@ class InputRequest:
     """Which pictures, and how they become model inputs.
 
     ``inputs``: files, folders, globs, or "-" for a list on standard input. ``shard``: only the
-    pictures that belong to it.
+    pictures that belong to it. ``bands`` and ``value_range`` are as of ``read_image``.
     """
 
     inputs: tuple[str, ...]
@@ -70,6 +76,8 @@ class InputRequest:
     max_pixels: int = DEFAULT_MAX_PIXELS
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
+    bands: BandChoice | None = None
+    value_range: ValueRange | None = None
     shard: Shard | None = None
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ from attnviz.errors import AttnvizError, UsageError
 from attnviz.figures import draw_comparison
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size, prepare
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
 from attnviz.models.backbone import Backbone
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
@@ -73,7 +73,7 @@ def compare(request: CompareRequest) -> Iterator[Event]:
     images: dict[ImageFile, RgbImage] = {}
     for file in found.files:
         try:
-            images[file] = read_image(file, max_pixels=request.inputs.max_pixels)
+            images[file] = read_input(file, request.inputs)
         except AttnvizError as error:
             failed.append(Failed(str(file.path), error))
     if images:

@@ -28,8 +28,8 @@ from attnviz.domain.requests import (
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size, prepare
-from attnviz.images.mask import read_mask
-from attnviz.images.read import read_image
+from attnviz.images.mask import MASK_NOTE, mask_notes, read_mask
+from attnviz.images.read import read_input
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.runs.jaccard import PictureScores, score_picture
@@ -83,13 +83,14 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)
         notes = (*model.notes, *_left_out(alone))
         yield Started(len(pairs) + len(found.missing), model.info, notes, found.skipped)
+        told: set[str] = set()
         for file, mask in pairs:
             try:
-                scores = _score(request, model, (heads, rollout), file, mask)
+                scores, notes = _score(request, model, (heads, rollout), file, mask)
             except AttnvizError as problem:
                 yield Failed(str(file.path), problem)
             else:
-                yield Scored(file, (), scores=scores)
+                yield Scored(file, (), notes=_told_once(notes, told), scores=scores)
     for name, error in found.missing:
         yield Failed(name, error)
 
@@ -129,23 +130,31 @@ def _left_out(alone: tuple[Path, ...]) -> tuple[str, ...]:
     return (f"left out, without a mask: {alone[0].name}{more}",)
 
 
+def _told_once(notes: tuple[str, ...], told: set[str]) -> tuple[str, ...]:
+    """The notes, without what was told of an earlier mask; ``told`` remembers."""
+    fresh = tuple(note for note in notes if note not in told)
+    told.update(note for note in notes if note.startswith(MASK_NOTE))
+    return fresh
+
+
 def _score(
     request: EvaluationRequest,
     model: Backbone,
     commands: tuple[HeadsRequest, RolloutRequest],
     file: ImageFile,
     mask_path: Path,
-) -> PictureScores:
+) -> tuple[PictureScores, tuple[str, ...]]:
     inputs = request.inputs
-    image = read_image(file, max_pixels=inputs.max_pixels)
+    image = read_input(file, inputs)
     mask = read_mask(mask_path, image.size)
     picture = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
     heads, rollout = (_maps(model, picture, command) for command in commands)
     if not isinstance(heads, HeadsMaps) or not isinstance(rollout, RolloutMaps):
         raise TypeError("maps of another kind than asked for")
-    return score_picture(
-        heads.attention, rollout.rollout, picture.geometry, mask, request.threshold
+    scores = score_picture(
+        heads.attention, rollout.rollout, picture.geometry, mask.pixels, request.threshold
     )
+    return scores, (*picture.image.notes, *mask_notes(mask))
 
 
 def _maps(model: Backbone, picture: PreparedImage, command: CommandRequest) -> Maps:

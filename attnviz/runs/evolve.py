@@ -40,8 +40,8 @@ from attnviz.errors import CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size, prepare
-from attnviz.images.mask import read_mask
-from attnviz.images.read import read_image
+from attnviz.images.mask import mask_notes, read_mask
+from attnviz.images.read import read_input
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of
@@ -101,8 +101,11 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
     named = name_checkpoints(request.checkpoints)
     digests = tuple(digest_of(path) for path in named.paths)
     check_folder(request.output.folder, [plan])
-    image = read_image(file, max_pixels=request.inputs.max_pixels)
-    mask = None if request.mask is None else read_mask(request.mask, image.size)
+    image = read_input(file, request.inputs)
+    notes, mask = image.notes, None
+    if request.mask is not None:
+        read = read_mask(request.mask, image.size)
+        notes, mask = (*notes, *mask_notes(read)), read.pixels
     model = _load(request, named.paths[0])
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     prepared = _prepared(request, image, model)
@@ -114,7 +117,7 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
     maps = _maps(request, model, prepared, named, mask)
     written = _write(request, maps, prepared, mask, plan, provenance)
     rows = table(maps)
-    yield Done(file, written, record_of(provenance, written, rows), rows, image.notes)
+    yield Done(file, written, record_of(provenance, written, rows), rows, notes)
 
 
 def _picture_of(inputs: InputRequest) -> ImageFile:

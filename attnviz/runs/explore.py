@@ -26,7 +26,7 @@ from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size, prepare
 from attnviz.images.names import printable
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.output.plan import check_folder, shortened_stem
@@ -102,7 +102,7 @@ def _done(
     target: Path,
 ) -> Done:
     inputs = request.inputs
-    image = read_image(file, max_pixels=inputs.max_pixels)
+    image = read_input(file, inputs)
     picture = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
     # Asked for its error: it names the largest size that fits.
     size = picture.geometry.model_input

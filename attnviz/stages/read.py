@@ -13,7 +13,7 @@ from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
 from attnviz.domain.options import command_name, written_options
 from attnviz.errors import AttnvizError
 from attnviz.images.fit import prepare
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
 from attnviz.output.current import identity, outputs_up_to_date
 from attnviz.stages.plan import like_digest
 
@@ -74,7 +74,7 @@ class ReadStage:
 
     def _read(self, file: ImageFile, plan: OutputPlan) -> Ready | Skipped:
         inputs = self.request.inputs
-        image = read_image(file, max_pixels=inputs.max_pixels)
+        image = read_input(file, inputs)
         prepared = prepare(image, self.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
         provenance = Provenance(
             command=command_name(self.request.command),

@@ -10,7 +10,7 @@ from attnviz.attention.relevance import Reference, reference_of
 from attnviz.domain import ImageFile, Picture, PreparedImage
 from attnviz.domain.requests import CommandRequest, InputRequest, RelevanceRequest
 from attnviz.images.fit import prepare
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
 
 if TYPE_CHECKING:
     from attnviz.models.backbone import Backbone
@@ -27,7 +27,7 @@ def read_second(model: Backbone, command: CommandRequest, inputs: InputRequest) 
     path = command.like if isinstance(command, RelevanceRequest) else None
     if path is None:
         return None
-    image = read_image(ImageFile(path, Path(path.name)), max_pixels=inputs.max_pixels)
+    image = read_input(ImageFile(path, Path(path.name)), inputs)
     prepared = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
     return refer_to(model, prepared)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageCms
 
 from attnviz.domain import ImageFile, ModelInfo, Positions, RgbImage, Size
 
@@ -149,3 +149,14 @@ def grey_ink_profile() -> bytes:
     corners = b"".join(bytes([value, 128, 128]) for value in lightness)
     table = b"mft1\0\0\0\0" + bytes([4, 3, 2, 0]) + identity + ramp * 4 + corners + ramp * 3
     return icc_profile(b"CMYK", b"prtr", {b"wtpt": white, b"A2B0": table}, b"Lab ")
+
+
+def srgb_profile() -> bytes:
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+def swapped_profile() -> bytes:
+    """sRGB with the colours of its red and green primaries exchanged, and no longer named sRGB."""
+    profile = srgb_profile()
+    swapped = profile.replace(b"rXYZ", b"????").replace(b"gXYZ", b"rXYZ").replace(b"????", b"gXYZ")
+    return swapped.replace("sRGB".encode("utf-16-be"), "xRGB".encode("utf-16-be"))

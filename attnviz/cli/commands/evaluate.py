@@ -107,6 +107,7 @@ class _EvalReport(Report):
 
     def _finish_one(self, event: Done) -> None:
         self._done += 1
+        self._say_notes(event)
         self.scores.append(event.scores)  # type: ignore[attr-defined]  # a Scored
 
 

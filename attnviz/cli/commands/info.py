@@ -123,7 +123,8 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
         try:
             digest = sha256_of(image.read_bytes())
         except (OSError, ValueError):
-            yield f"{printable(image)} is not here; paths are relative to where the figure was drawn"
+            missing = f"{printable(image)} is not here"
+            yield f"{missing}; paths are relative to where the figure was drawn"
             continue
         if digest != wanted:
             yield f"{printable(image)} is another picture than the figure shows"
