@@ -18,7 +18,7 @@ from attnviz.output.plan import LONGEST_STEM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from attnviz.domain.requests import SizeRequest
+    from attnviz.domain.requests import BandChoice, SizeRequest, ValueRange
 
 INDEX = re.compile(r"[+-]?\d{1,6}", re.ASCII)
 INDEX_LIST = re.compile(r"[+-]?\d{1,6}(-[+-]?\d{1,6})?(,[+-]?\d{1,6}(-[+-]?\d{1,6})?)*", re.ASCII)
@@ -160,6 +160,39 @@ def parse_channels(
         raise UsageError(f"{option}: {text!r} must be above 0")
     red, green, blue = values if count == 3 else values * 3
     return red, green, blue
+
+
+def parse_bands(text: str | None) -> BandChoice | None:
+    """``3,2,1``: which bands of a file, from 1, are red, green and blue; ``4``: that one as grey.
+
+    Raises:
+        UsageError: Not one or three numbers from 1 up.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if re.fullmatch(r"\d{1,5}", part, re.ASCII)]
+    if len(numbers) != len(parts) or len(parts) not in (1, 3) or min(numbers) < 1:
+        raise UsageError(
+            f"--bands: {text!r} is not a choice of bands",
+            "write the bands that are red, green and blue, from 1, e.g. 3,2,1; or one for grey",
+        )
+    red, green, blue = numbers if len(numbers) == 3 else numbers * 3
+    return red, green, blue
+
+
+def parse_range(text: str | None) -> ValueRange | None:
+    """``MIN,MAX``: the values of a file that become black and white; or ``auto``.
+
+    Raises:
+        UsageError: Anything else, or MIN not below MAX.
+    """
+    if text is None or text.strip().lower() == "auto":
+        return None if text is None else "auto"
+    low, high = _numbers("--range", text, 2, "write MIN,MAX, e.g. 0,4095, or auto")
+    if not low < high:
+        raise UsageError(f"--range: {text!r} is empty, the first number must be the smaller one")
+    return low, high
 
 
 def parse_cells(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:

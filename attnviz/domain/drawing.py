@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from attnviz.domain.choices import (
     Scale,
     take_choices,
 )
+from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,12 +23,48 @@ if TYPE_CHECKING:
     from attnviz.domain.geometry import FitGeometry
     from attnviz.domain.model import ModelInfo
 
+MOST_PAGE_PIXELS = 500_000_000
+"""Largest page that is drawn: 2 GB while it is, as red, green, blue and alpha."""
+
+_LONGEST_SIDE = 65_535
+"""Longest side of a page in pixels that matplotlib draws."""
+
+_TALLEST_INCHES = 9.0
+_TALLEST_RATIO = 1.3
+
+
+def tallest_page(width: float) -> float:
+    """Height in inches at which a page of this width is full."""
+    return max(_TALLEST_INCHES, _TALLEST_RATIO * width)
+
+
+def largest_dpi(width: float, height: float | None = None) -> int:
+    """The most pixels an inch with which a page can be drawn; without a height, any page."""
+    height = tallest_page(width) if height is None else height
+    by_area = math.isqrt(int(MOST_PAGE_PIXELS / (width * height)))
+    return min(by_area, int(_LONGEST_SIDE / max(width, height)))
+
+
+def check_page_pixels(width: float, dpi: int) -> None:
+    """Raise UsageError for pages that would have too many pixels. width: in inches."""
+    largest = largest_dpi(width)
+    if dpi > largest:
+        pixels = width * tallest_page(width) * dpi**2
+        raise UsageError(
+            f"--dpi {dpi} is too much for --width {width:g}: a page may have "
+            f"{pixels / 1e6:,.0f} million pixels, more than {MOST_PAGE_PIXELS // 10**6} million",
+            f"the largest for that width is --dpi {largest}",
+        )
+
 
 @dataclass(frozen=True)
 class DrawStyle:
     """How a figure is drawn; the same for every kind of figure.
 
     width is in inches. ``fixed_limits`` are the colour limits of ``Scale.FIXED``.
+
+    Raises:
+        UsageError: A choice that does not exist, or pages of too many pixels.
     """
 
     width: float = PAGE_INCHES
@@ -39,6 +77,7 @@ class DrawStyle:
 
     def __post_init__(self) -> None:
         take_choices(self)
+        check_page_pixels(self.width, self.dpi)
 
 
 @dataclass(frozen=True)

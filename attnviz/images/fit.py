@@ -21,6 +21,8 @@ Resampling is one step with the model's own filter; a picture that has the right
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,10 +48,11 @@ _FILTERS = {
 
 
 def check_size(patch: int, size: SizeRequest, fit: Fit) -> None:
-    """Raise UsageError for a size that no picture can be given. Needs no picture."""
+    """Raise UsageError for a size that no image can be given. Needs no image."""
+    size = _as_size(size)
     if size is None or size == "original":
         return
-    sides = Size(size, size) if isinstance(size, int) else Size(*size)
+    sides = Size(size, size) if isinstance(size, int) else size
     for side in sides:
         if side < patch:
             raise UsageError(
@@ -69,6 +72,7 @@ def plan_fit(original: Size, patch: int, native: Size, size: SizeRequest, fit: F
 
     Raises UsageError as ``check_size`` does.
     """
+    size = _as_size(size)
     check_size(patch, size, fit)
     if size == "original":
         return _plan_original(original, patch, fit)
@@ -78,7 +82,7 @@ def plan_fit(original: Size, patch: int, native: Size, size: SizeRequest, fit: F
     if size is None:
         target = Size(*(_nearest_multiple(side, 1, patch) for side in native))
     else:
-        target = Size(size, size) if isinstance(size, int) else Size(*size)
+        target = Size(size, size) if isinstance(size, int) else size
     if fit is Fit.SQUASH:
         region = _whole(original)
     elif fit is Fit.CROP:
@@ -100,6 +104,7 @@ def prepare(
 
     The picture's pixels stay as they are; a note is added where its sides were limited.
     """
+    size = _as_size(size)
     geometry = plan_fit(image.size, info.patch, info.native_size, size, fit)
     content = _resample(image.pixels, geometry, info.interpolation)
     tensor = np.zeros((3, *geometry.model_input), dtype=np.float32)
@@ -113,6 +118,22 @@ def prepare(
         note = f"sides differ more than {LONGEST} times, so the model saw {geometry.model_input}"
         image = replace(image, notes=(*image.notes, note))
     return PreparedImage(image, geometry, tensor)
+
+
+def _as_size(size: object) -> SizeRequest:
+    """The size as the other functions take it: any pair of whole numbers is height and width."""
+    if size is None or size == "original":
+        return None if size is None else "original"
+    try:
+        if isinstance(size, Sequence) and not isinstance(size, str):
+            height, width = map(operator.index, size)
+            return Size(height, width)
+        return operator.index(size)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"size {size!r} is not a size",
+            'give the shorter side, (height, width), "original", or None for the native size',
+        ) from None
 
 
 def _whole(original: Size) -> Box:

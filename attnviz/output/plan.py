@@ -72,7 +72,9 @@ def plan_outputs(
 
 
 def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
-    """Create the output folder and prove that it can be written, before anything slow begins.
+    """Prove that the output folder can be written, before anything slow begins.
+
+    It is made by the first file that is written to it.
 
     What a killed run left half written there, or in the folders of ``plans``, is removed.
 

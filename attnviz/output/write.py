@@ -10,6 +10,8 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import ImageFormat, WrittenFile
+from attnviz.domain.drawing import largest_dpi
+from attnviz.errors import OutputError
 from attnviz.output.atomic import complete_file
 from attnviz.output.read_record import read_record
 from attnviz.output.record import KEY, to_json, with_files
@@ -104,14 +106,27 @@ def write_figure(
 
 
 def _page_image(figure: Figure, dpi: int) -> Image:
-    """The page as RGB pixels: none is transparent, and a quarter less is to be packed."""
-    from PIL.Image import frombuffer
+    """The page as RGB pixels: none is transparent, and a quarter less is to be packed.
 
+    Raises:
+        OutputError: It has more pixels than can be drawn.
+    """
+    import numpy as np
+    from PIL.Image import fromarray
+
+    width, height = (float(side) for side in figure.get_size_inches())
+    largest = largest_dpi(width, height)
+    if dpi > largest:
+        raise OutputError(
+            f"a page of {width:g} x {height:.1f} inches is too large for --dpi {dpi}",
+            f"the largest for it is --dpi {largest}",
+        )
     drawn = io.BytesIO()
     figure.set_dpi(dpi)
     figure.savefig(drawn, format="raw", dpi=dpi)
-    size = figure.canvas.get_width_height(physical=True)
-    return frombuffer("RGBA", size, drawn.getvalue()).convert("RGB")
+    columns, rows = figure.canvas.get_width_height(physical=True)
+    pixels = np.frombuffer(drawn.getbuffer(), np.uint8).reshape(rows, columns, 4)
+    return fromarray(pixels).convert("RGB")
 
 
 def write_pages(figures: Sequence[Figure], path: Path, dpi: int, made: Made) -> WrittenFile:

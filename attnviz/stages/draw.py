@@ -21,7 +21,7 @@ from attnviz.domain.requests import (
     RolloutRequest,
     ScoreRequest,
 )
-from attnviz.errors import AttnvizError
+from attnviz.errors import AttnvizError, OutputError
 from attnviz.figures import draw, overlay_images
 from attnviz.output.data import arrays_of, score_rows
 from attnviz.output.record import record_of
@@ -112,8 +112,18 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     """Draw and write one picture's files; the figure last, so that it stands for a complete set.
 
     Raises:
-        OutputError: A file cannot be written.
+        OutputError: A file cannot be written, or the figure does not fit into memory.
     """
+    try:
+        return _render(job)
+    except MemoryError as error:
+        raise OutputError(
+            f"its figure at --dpi {job.style.dpi} does not fit into memory",
+            f"try --dpi {max(30, job.style.dpi // 2)}, or fewer --workers",
+        ) from error
+
+
+def _render(job: RenderJob) -> tuple[WrittenFile, ...]:
     provenance, plan, style = job.provenance, job.plan, job.style
     name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
     picture = Picture(job.pixels, provenance.geometry, name)
