@@ -11,6 +11,7 @@ import typer
 from attnviz.cli.complete import model_names
 from attnviz.cli.config import read_config
 from attnviz.domain import DEFAULT_MAX_PIXELS, DEFAULT_MODEL, Fit, Positions, Precision
+from attnviz.storage import path_of
 
 MODEL_PANEL = "Model"
 PICTURE_PANEL = "Pictures"
@@ -29,6 +30,7 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
+        parser=path_of,
         help="A TOML file with values for these options; the command line wins.",
         callback=read_config,
         is_eager=True,
@@ -55,6 +57,7 @@ class InputOptions:
         Path | None,
         typer.Option(
             metavar="PATH",
+            parser=path_of,
             help="Weights of your own: a .pth or .safetensors file, or a Hugging Face folder.",
             rich_help_panel=MODEL_PANEL,
         ),

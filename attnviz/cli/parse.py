@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from attnviz.domain import COLUMN_INCHES, DEFAULT_CMAP, PAGE_INCHES, Shard, Size
 from attnviz.errors import UsageError
 from attnviz.output.plan import LONGEST_STEM
+from attnviz.storage import is_address, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from attnviz.domain.requests import BandChoice, SizeRequest, ValueRange
 
@@ -226,6 +228,21 @@ def parse_model_args(texts: Sequence[str]) -> dict[str, int]:
             raise UsageError(f"--model-arg: {match[1]} is given twice")
         sizes[match[1]] = int(match[2])
     return sizes
+
+
+def local_path(text: str) -> Path:
+    """A path on this machine, of an option that takes no address.
+
+    Raises:
+        UsageError: An address.
+    """
+    path = path_of(text)
+    if is_address(str(path)):
+        raise UsageError(
+            f"{path} is an address, and this has to be a path on this machine",
+            "copy it here and give the path of the copy",
+        )
+    return path
 
 
 def check_name(text: str | None) -> str | None:

@@ -34,6 +34,7 @@ from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
 from attnviz.stages.model import maps_of, verified
 from attnviz.stages.read import versions
+from attnviz.storage import same_file
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
     target = request.file or default_file(file)
     if target.is_dir():
         raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if target.exists() and target.samefile(file.path):
+    if same_file(target, file.path):
         raise UsageError(
             f"the page {target} would take the place of the picture", "choose another --out"
         )

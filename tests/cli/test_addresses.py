@@ -94,7 +94,7 @@ def test_files_folders_and_globs_of_a_store(real, tiny, uploaded, inputs, names)
         (("memory://gone",), 1, "memory://gone does not exist"),
         (("memory://photos/*.gif",), 1, "memory://photos/*.gif matches no pictures"),
         (("nosuch://photos/1.png",), 1, "nosuch://photos/1.png cannot be opened: protocol not kn"),
-        (("memory://photos/notes.txt",), 1, "notes.txt is text, not a picture"),
+        (("memory://photos/notes.txt",), 1, "notes.txt is text, not an image"),
         (("photos/1.png", "--out", "nosuch://o"), 2, "--out: nosuch://o cannot be written (Proto"),
     ],
 )

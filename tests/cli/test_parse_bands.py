@@ -20,7 +20,7 @@ def test_bands(text, bands):
 
 @pytest.mark.parametrize("text", ["", "0", "3,2", "3,2,1,4", "a,b,c", "-1,2,3", "1.0,2,3", "3,,1"])
 def test_what_is_not_a_choice_of_bands_is_named(text):
-    with pytest.raises(UsageError, match="--bands: .* is not a choice of bands") as caught:
+    with pytest.raises(UsageError, match=r"--bands: .* is not a choice of bands") as caught:
         parse_bands(text)
     assert "3,2,1" in caught.value.hint
 

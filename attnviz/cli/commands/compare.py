@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +23,7 @@ from attnviz.cli.run import (
 from attnviz.domain import DEFAULT_MODEL, Scale
 from attnviz.domain.requests import CompareRequest, ModelRequest
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ def _models(options: CompareOptions) -> tuple[ModelRequest, ...]:
     for written in checkpoints:
         name, path = _named(written)
         rows.append(
-            _row(options, {"model": name, "checkpoint": Path(path), "random_weights": False})
+            _row(options, {"model": name, "checkpoint": path_of(path), "random_weights": False})
         )
     rows = rows or [_row(options, {"model": None, "checkpoint": None})]
     for place, row in enumerate(rows):
@@ -138,6 +138,6 @@ def _row(options: CompareOptions, own: dict[str, Any]) -> ModelRequest:
 def _named(written: str) -> tuple[str | None, str]:
     """``NAME=PATH``, or a path alone; a path that exists as it is written is one."""
     name, found, path = written.partition("=")
-    if not found or Path(written).exists():
+    if not found or path_of(written).exists():
         return None, written
     return name, path

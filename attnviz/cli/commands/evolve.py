@@ -20,6 +20,7 @@ from attnviz.cli.run import (
 )
 from attnviz.domain import DEFAULT_MASS, Query, Rows, Scale
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 _UNUSED = typer.Option(help="Not of this command.", hidden=True)
 
@@ -40,7 +41,9 @@ class EvolveOptions(FigureOptions):
     mask: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The object's pixels; adds the Jaccard index, as in eval."
+            metavar="FILE",
+            parser=path_of,
+            help="The object's pixels; adds the Jaccard index, as in eval.",
         ),
     ] = None
     threshold: Annotated[
@@ -85,7 +88,7 @@ def evolve(options: EvolveOptions) -> int:
     ):
         if given:
             raise UsageError(f"--{name}: the weights of evolve are its arguments")
-    checkpoints = tuple(Path(name) for name in dict.fromkeys(options.inputs))
+    checkpoints = tuple(path_of(name) for name in dict.fromkeys(options.inputs))
     for path in checkpoints:
         if not path.exists():
             raise UsageError(f"checkpoint {path} does not exist", "give a file or a folder")

@@ -13,6 +13,7 @@ from attnviz.cli.parse import optional_indices
 from attnviz.cli.report import Report
 from attnviz.cli.run import input_request, model_request
 from attnviz.domain import DEFAULT_OUT
+from attnviz.storage import path_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,7 @@ class ExploreOptions(InputOptions):
             "--out",
             "-o",
             metavar="FILE",
+            parser=path_of,
             help="The page to write; one that stands there is replaced.",
             show_default=f"{DEFAULT_OUT}/STEM.explore.html",
         ),

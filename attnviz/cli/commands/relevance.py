@@ -14,6 +14,7 @@ from attnviz.cli.run import run
 from attnviz.domain import RelevanceMethod
 from attnviz.domain.requests import RelevanceRequest
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class RelevanceOptions(SharedOptions):
         Path | None,
         typer.Option(
             metavar="PICTURE",
+            parser=path_of,
             help="What makes the picture like this second one: the cosine of their features.",
         ),
     ] = None

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.cli.check_figures import check_set
-from attnviz.cli.parse import did_you_mean, in_range
+from attnviz.cli.parse import did_you_mean, in_range, local_path
 from attnviz.cli.report import Report
 from attnviz.domain import DEFAULT_TOLERANCE
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,9 @@ DIFF_FOLDER = "attnviz-diff"
 def render(
     config: Annotated[
         Path,
-        typer.Argument(metavar="CONFIG", help="A figure set (TOML).", show_default=False),
+        typer.Argument(
+            metavar="CONFIG", parser=local_path, help="A figure set (TOML).", show_default=False
+        ),
     ],
     *,
     check: Annotated[
@@ -57,6 +60,7 @@ def render(
         Path,
         typer.Option(
             metavar="FOLDER",
+            parser=path_of,
             help="Where --check puts pictures of what differs: expected, drawn, difference.",
         ),
     ] = Path(DIFF_FOLDER),

@@ -21,8 +21,10 @@ from attnviz.models.weights import huggingface, layouts
 from attnviz.models.weights.facts import Facts, Preprocessing, Source, measure
 from attnviz.models.weights.file import read_json, read_weights
 from attnviz.models.weights.networks import Network, choose_network
+from attnviz.storage import local_copy
 
 CONFIG = "config.json"
+PREPROCESSOR = "preprocessor_config.json"
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
 """Weights in a folder, the preferred first; each may be split, with an index beside it."""
 
@@ -159,7 +161,18 @@ def digest_of(path: Path) -> str:
 
 
 def _locate(path: Path) -> tuple[list[Path], Path | None]:
-    """The weights files, and the config.json beside them if there is one."""
+    """The weights files, and the config.json beside them if there is one, on this machine."""
+    files, config = _files_of(path)
+    try:
+        if config is not None and (beside := config.with_name(PREPROCESSOR)).is_file():
+            local_copy(beside)
+        return [local_copy(file) for file in files], None if config is None else local_copy(config)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CheckpointError(f"checkpoint {path} cannot be read ({reason})") from error
+
+
+def _files_of(path: Path) -> tuple[list[Path], Path | None]:
     try:
         folder, file, there = path.is_dir(), path.is_file(), path.exists()
     except OSError as error:
