@@ -53,7 +53,7 @@ def render(
         float,
         typer.Option(
             metavar="LEVELS",
-            help="What --check lets pass in a PNG file: root mean square, in levels of 255.",
+            help="What --check lets pass in a figure: root mean square, in levels of 255.",
         ),
     ] = DEFAULT_TOLERANCE,
     diff_out: Annotated[
@@ -61,7 +61,7 @@ def render(
         typer.Option(
             metavar="FOLDER",
             parser=path_of,
-            help="Where --check puts pictures of what differs: expected, drawn, difference.",
+            help="Where --check puts images of what differs: expected, drawn, difference.",
         ),
     ] = Path(DIFF_FOLDER),
     as_json: Annotated[
