@@ -156,7 +156,8 @@ class FigureOptions(InputOptions):
         str | None,
         typer.Option(
             metavar="STEM",
-            help="Name the figure of one picture: STEM.COMMAND.FORMAT.",
+            help="Name the figures STEM.COMMAND.FORMAT; {stem} (the picture's name), {layer}, "
+            "{model} and {command} are filled in.",
             show_default="the picture's name",
             rich_help_panel=OUTPUT_PANEL,
         ),

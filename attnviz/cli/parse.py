@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import COLUMN_INCHES, DEFAULT_CMAP, PAGE_INCHES, Shard, Size
 from attnviz.errors import UsageError
+from attnviz.output.name import check_placeholders
 from attnviz.output.plan import LONGEST_STEM
 from attnviz.storage import is_address, path_of
 
@@ -246,13 +247,14 @@ def local_path(text: str) -> Path:
 
 
 def check_name(text: str | None) -> str | None:
-    """The stem of file names: no path, and short enough for a file system."""
+    """The stem of file names: no path, known placeholders, short enough for a file system."""
     if text is None:
         return None
     if not text.strip() or set(text) & set("/\\\0") or text in (".", ".."):
         raise UsageError(f"--name: {text!r} is no file name", "use --out for the folder")
     if len(os.fsencode(text)) > LONGEST_STEM:
         raise UsageError(f"--name: {text[:20]!r}... is too long, at most {LONGEST_STEM} bytes")
+    check_placeholders(text)
     return text
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.errors import UsageError
 from attnviz.output.atomic import probe, sweep
+from attnviz.output.name import COMMAND, STEM, filled, has_placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,15 +55,21 @@ class OutputPlan:
 
 
 def plan_outputs(
-    files: Sequence[ImageFile], command: str, request: OutputRequest
+    files: Sequence[ImageFile],
+    command: str,
+    request: OutputRequest,
+    values: Mapping[str, str] | None = None,
 ) -> dict[ImageFile, OutputPlan]:
-    """One plan a picture, in the order of ``files``, no two of which share a name.
+    """One plan an image, in the order of ``files``, no two of which share a name.
+
+    ``values``: those of the placeholders of ``--name`` that are the same for all images.
 
     Raises:
-        UsageError: A figure would take the place of one of the input pictures, or several
-            pictures would share one ``--name``.
+        UsageError: A figure would take the place of one of the input images, several images would
+            share one ``--name``, or it has a placeholder without a value.
     """
-    stems = _unique_stems(files) if request.name is None else _named(files, request.name)
+    name = f"{{{STEM}}}" if request.name is None else request.name
+    stems = _unique_stems(files, name, values or {COMMAND: command})
     plans = {
         file: OutputPlan(_below(request.folder, file), stem, command)
         for file, stem in zip(files, stems, strict=True)
@@ -93,15 +100,6 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
         raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error
 
 
-def _named(files: Sequence[ImageFile], name: str) -> list[str]:
-    if len(files) > 1:
-        raise UsageError(
-            f"--name: {name!r} can name the figure of one picture, and there are {len(files)}",
-            "leave it out: every figure is named after its picture",
-        )
-    return [name] * len(files)
-
-
 def _below(folder: Path, file: ImageFile) -> Path:
     inner = file.relative.parent
     if inner.is_absolute() or ".." in inner.parts:
@@ -121,11 +119,14 @@ def _keep_inputs(plans: Mapping[ImageFile, OutputPlan], request: OutputRequest) 
                 )
 
 
-def _unique_stems(files: Sequence[ImageFile]) -> list[str]:
-    """A stem for every file; those that meet move on together to the next way of naming."""
+def _unique_stems(files: Sequence[ImageFile], name: str, values: Mapping[str, str]) -> list[str]:
+    """A name for every file; those that meet move on together to the next value of {stem}."""
     level = [0] * len(files)
     while True:
-        stems = [_NAMINGS[n](file) for n, file in zip(level, files, strict=True)]
+        stems = [
+            shortened_stem(filled(name, {**values, STEM: _NAMINGS[n](file)}))
+            for n, file in zip(level, files, strict=True)
+        ]
         keys = [_key(file, stem) for file, stem in zip(files, stems, strict=True)]
         count = Counter(keys)
         movable = [
@@ -134,6 +135,12 @@ def _unique_stems(files: Sequence[ImageFile]) -> list[str]:
             if count[key] > 1 and level[index] < len(_NAMINGS) - 1
         ]
         if not movable:
+            if not has_placeholder(name, STEM) and max(count.values(), default=1) > 1:
+                raise UsageError(
+                    f"--name: {name!r} can name the figure of one image, and there are "
+                    f"{len(files)}",
+                    f"leave it out, or put {{{STEM}}} into it: the image's own name",
+                )
             return stems
         for index in movable:
             level[index] += 1

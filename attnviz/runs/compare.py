@@ -37,6 +37,7 @@ from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
 from attnviz.output.current import recorded_paths
 from attnviz.output.data import compared_arrays
+from attnviz.output.name import STEM, has_placeholder, name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -88,12 +89,15 @@ def _plan(request: CompareRequest, files: Sequence[ImageFile]) -> OutputPlan:
     """Where the one figure goes: named after the first picture, unless ``--name`` names it."""
     first = files[0]
     output = request.output
-    if output.name is None and len(files) > 1:
+    own_name = output.name is None or has_placeholder(output.name, STEM)
+    if own_name and len(files) > 1:
         more = f"{first.relative.stem}-and-{len(files) - 1}-more"
         named = ImageFile(first.path, Path(f"{more}{first.relative.suffix}"))
     else:
         named = replace(first, relative=Path(first.relative.name))
-    return plan_outputs([named], COMMAND, output)[named]
+    layer = "last" if request.layer is None else request.layer
+    values = name_values(COMMAND, request.models, layer)
+    return plan_outputs([named], COMMAND, output, values)[named]
 
 
 def _figure(

@@ -48,6 +48,7 @@ from attnviz.models.weights.checkpoint import digest_of
 from attnviz.output.animation import write_gif
 from attnviz.output.current import identity, is_up_to_date, outputs_up_to_date
 from attnviz.output.data import evolution_arrays
+from attnviz.output.name import name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -97,8 +98,10 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
         AttnvizError: The picture, its mask, a checkpoint, an option or the output folder.
     """
     file = _picture_of(request.inputs)
-    plan = plan_outputs([file], COMMAND, request.output)[file]
     named = name_checkpoints(request.checkpoints)
+    layer = None if request.rows is Rows.LAYERS else request.layer
+    values = name_values(COMMAND, [replace(request.model, checkpoint=named.paths[-1])], layer)
+    plan = plan_outputs([file], COMMAND, request.output, values)[file]
     digests = tuple(digest_of(path) for path in named.paths)
     check_folder(request.output.folder, [plan])
     image = read_input(file, request.inputs)

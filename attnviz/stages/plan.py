@@ -10,6 +10,7 @@ from attnviz.domain.options import command_name
 from attnviz.domain.requests import RelevanceRequest, no_gradients_in_float16
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
+from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
 
 if TYPE_CHECKING:
@@ -50,13 +51,21 @@ def plan_request(
     found = find_images(request.inputs.inputs, exclude=output.folder)
     placed = output if into is None else replace(output, folder=into)
     # Names are settled over all pictures: those of two shards must not meet either.
-    plans = plan_outputs(found.files, command_name(request.command), placed)
+    command = command_name(request.command)
+    values = name_values(command, [request.model], layer_as_written(request.command))
+    plans = plan_outputs(found.files, command, placed, values)
     shard = request.inputs.shard
     if shard is None:
         return found, plans
     plans = {file: plan for file, plan in plans.items() if shard.holds(file.path)}
     missing = tuple((name, error) for name, error in found.missing if shard.holds(name))
     return replace(found, files=tuple(plans), missing=missing), plans
+
+
+def layer_as_written(command: CommandRequest) -> int | str | None:
+    """The layer of a command; "output" where it is the model's output, None without the option."""
+    layer = getattr(command, "layer", None)
+    return "output" if layer is None and hasattr(command, "layer") else layer
 
 
 def like_digest(command: CommandRequest) -> str | None:
