@@ -105,7 +105,7 @@ class Address(type(Path())):  # type: ignore[misc]
         return type(self), (str(self),)
 
     def absolute(self) -> Address:
-        """Itself: there is no current folder in a store."""
+        """Itself: a store has no current folder."""
         return self
 
     def _store(self) -> tuple[Any, str]:

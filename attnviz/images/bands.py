@@ -1,4 +1,4 @@
-"""Which bands of a file are its colours, and which is its alpha: by what the file says.
+"""Which bands of a file are colours, and which is alpha: by what the file says.
 
 A band beyond the colours is alpha only where the file calls it so; else it may be near infrared.
 Files that name red, green and blue and hold more are read by those three, with a note. Files that

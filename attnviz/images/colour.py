@@ -3,7 +3,7 @@
 - Numbers of more than 8 bits: as ``values.py`` says.
 - Alpha, in whatever form, is laid on white.
 - An embedded colour profile is followed (perceptual intent) unless it is sRGB already.
-- CMYK without a usable profile goes by Pillow's plain formula, which knows no ink.
+- CMYK without a usable profile goes by Pillow's plain formula, which is of no particular ink.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def bands_to_srgb(
     Bands that the caller chose are not those that a colour profile speaks about: it is left out.
 
     Raises:
-        ImageError: Values without a known meaning. The message lacks the image's name.
+        ImageError: Values without a known meaning. The message does not name the image.
     """
     eight = to_bytes(bands.values, value_range, top=bands.top)
     profile = None if bands.chosen else bands.profile
@@ -70,7 +70,7 @@ def _on_white(image: Image.Image, alpha: ByteArray, *, premultiplied: bool) -> I
 
 
 def _alpha(image: Image.Image) -> Image.Image | None:
-    """The alpha channel, or None where it is missing or nowhere transparent."""
+    """The alpha channel, or None where there is none or it is opaque everywhere."""
     if not image.has_transparency_data:
         return None
     alpha = image.convert("RGBA").getchannel("A")

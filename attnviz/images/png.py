@@ -1,8 +1,8 @@
 """PNG files as Pillow needs them: without the metadata that it refuses, and 16 bits as 16 bits.
 
-Pillow calls a file damaged whose colour profile or text holds more than 1 MB, and one whose
-metadata has a wrong checksum. Only pixels decide here: such chunks are taken out before Pillow
-sees the file. It also reads 16-bit colours as 8 bits.
+To Pillow, a colour profile or text of more than 1 MB, or metadata with a wrong checksum, makes a
+file damaged. Here only pixels decide: such chunks are removed before Pillow sees the file. Pillow
+also reads 16-bit colours as 8 bits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ALL_TEXT_BYTES = 16 << 20
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _LEAST_BYTES = {b"gAMA": 4, b"cHRM": 32, b"sRGB": 1, b"pHYs": 9, b"acTL": 8, b"fcTL": 26}
 _OF_PIXELS = frozenset({b"tRNS", b"fdAT"})
-"""Chunks that are optional in the format, and without which the pixels would be others."""
+"""Chunks that are optional in the format, and without which the pixels would differ."""
 
 _WIDE_MODES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L"}
 """Pillow's names of 16-bit pixels: of those that give the high byte, those that give the low."""
@@ -51,7 +51,7 @@ class _Chunk(NamedTuple):
 
 
 class CleanPng(NamedTuple):
-    """A PNG file that Pillow takes, and what was taken out of it.
+    """A PNG file that Pillow accepts, and what was removed from it.
 
     ``profile``: a colour profile that Pillow would not read. ``profile_too_large``: it holds more
     than ``PROFILE_BYTES``.
@@ -78,11 +78,11 @@ def clean(data: bytes) -> CleanPng:
         if not chunk.kind[:1].islower() or chunk.kind in _OF_PIXELS:
             continue
         if chunk.kind == b"iCCP" and _is_intact(data, chunk):
-            found = _profile(bytes(content))
-            if found is not None and len(found) <= _TEXT_BYTES:
+            unpacked = _profile(bytes(content))
+            if unpacked is not None and len(unpacked) <= _TEXT_BYTES:
                 continue
-            too_large = found is not None and len(found) > PROFILE_BYTES
-            profile = None if too_large else found
+            too_large = unpacked is not None and len(unpacked) > PROFILE_BYTES
+            profile = None if too_large else unpacked
         elif chunk.kind in _TEXTS and _is_intact(data, chunk):
             small = len(content) <= _TEXT_BYTES
             size = _text_size(chunk.kind, bytes(content)) if small else None

@@ -40,7 +40,7 @@ _ALPHA_MARKS = (_PREMULTIPLIED, 2, 999)
 
 _NONE, _DEFLATE = 1, (8, 32946)
 _THROUGH_LIBTIFF = (5, 32773, 34925, 50000)
-"""LZW, PackBits, LZMA, Zstandard: whatever packs bytes without a look at what they mean."""
+"""LZW, PackBits, LZMA, Zstandard: whatever packs bytes regardless of what they mean."""
 
 _LARGE_TILE = 1 << 22
 """Pixels that a tile may have however small the image is."""

@@ -49,7 +49,7 @@ def to_bytes(values: NDArray[Any], value_range: ValueRange | None, *, top: int =
     ``top``: the largest whole number that the file's format has, 65535 unless it is given.
 
     Raises:
-        ImageError: Values without a known meaning. The message lacks the image's name.
+        ImageError: Values without a known meaning. The message does not name the image.
     """
     missing = _missing(values)
     if missing is not None and (value_range is None or missing.all()):

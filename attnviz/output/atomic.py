@@ -1,4 +1,4 @@
-"""Complete files or none: everything is written beside its place and then moved there."""
+"""Complete files or none: everything is written to a temporary file and then renamed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def probe(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed runs left half written in the folder, unless it may still be in use.
+    """Remove partial files of killed runs from the folder, unless they may still be in use.
 
     A file of this machine goes when the process that wrote it is gone; those of other machines,
     which may share the folder, when they are old.
@@ -78,10 +78,10 @@ def sweep(folder: Path) -> None:
     if isinstance(folder, Address):
         return  # an upload that was cut off leaves nothing in most stores, and the rest tell no age
     oldest = time.time() - _STALE_SECONDS
-    for left in folder.glob(f"{_TEMPORARY}*.tmp"):
+    for partial in folder.glob(f"{_TEMPORARY}*.tmp"):
         with suppress(OSError):
-            if _orphaned(left.name) or left.stat().st_mtime < oldest:
-                left.unlink()
+            if _orphaned(partial.name) or partial.stat().st_mtime < oldest:
+                partial.unlink()
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def _orphaned(name: str) -> bool:
 
 
 def as_output_error(path: Path, error: OSError) -> OutputError:
-    """A failed write in the tool's words."""
+    """A failed write as the error that the command line reports."""
     hints = {
         errno.ENOSPC: "free some space, or choose another folder with --out",
         errno.EDQUOT: "free some space, or choose another folder with --out",

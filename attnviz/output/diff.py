@@ -80,10 +80,10 @@ def diff_image(expected: ByteArray, actual: ByteArray) -> ByteArray:
     """Expected, actual and their difference, left to right, (h, w, 3) uint8.
 
     The difference is the largest of the channels, black where there is none, stretched so that its
-    largest value is white. Images of other sizes are laid on white, corner on corner.
+    largest value is white. Images of different sizes are placed on white, at the top left.
     """
     size = np.maximum(expected.shape[:2], actual.shape[:2])
-    left, right = (_laid_on_white(pixels, size) for pixels in (expected, actual))
+    left, right = (_padded(pixels, size) for pixels in (expected, actual))
     distance = np.abs(left.astype(np.int16) - right).max(axis=2)
     stretched = (distance * (255 / max(int(distance.max()), 1))).astype(np.uint8)
     gap = np.full((size[0], _GAP, 3), 128, np.uint8)
@@ -154,7 +154,7 @@ def _pixels(path: Path) -> ByteArray | None:
         return None
 
 
-def _laid_on_white(pixels: ByteArray, size: NDArray[Any]) -> ByteArray:
+def _padded(pixels: ByteArray, size: NDArray[Any]) -> ByteArray:
     canvas = np.full((*size, 3), 255, np.uint8)
     canvas[: pixels.shape[0], : pixels.shape[1]] = pixels
     return canvas

@@ -1,9 +1,9 @@
-"""All destinations, settled before a model loads or a picture is read.
+"""All destinations, settled before a model loads or an image is read.
 
-A picture's files are ``STEM.COMMAND.SUFFIX``, with a part before the suffix for further pages and
+An image's files are ``STEM.COMMAND.SUFFIX``, with a part before the suffix for further pages and
 overlays: ``cat.heads.png``, ``cat.heads.2.png``, ``cat.heads.head3.png``. Inputs whose names would
-meet, also on a disk that ignores case, keep more of their path, so that every input has a stem of
-its own. The same inputs in any order give the same names.
+collide, also on a disk that ignores case, keep more of their path, so that every input has its own
+stem. The same inputs in any order give the same names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HASH_DIGITS = 10
 
 @dataclass(frozen=True)
 class OutputPlan:
-    """Where one picture's files go: the folder, and how their names begin."""
+    """Where one image's files go: the folder, and how their names begin."""
 
     folder: Path
     stem: str
@@ -65,7 +65,7 @@ def plan_outputs(
     ``values``: those of the placeholders of ``--name`` that are the same for all images.
 
     Raises:
-        UsageError: A figure would take the place of one of the input images, several images would
+        UsageError: A figure would overwrite one of the input images, several images would
             share one ``--name``, or it has a placeholder without a value.
     """
     name = f"{{{STEM}}}" if request.name is None else request.name
@@ -83,7 +83,7 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
 
     It is made by the first file that is written to it.
 
-    What a killed run left half written there, or in the folders of ``plans``, is removed.
+    Partial files of killed runs there, and in the folders of ``plans``, are removed.
 
     Raises:
         UsageError: A file is in the way, there is no permission, or the disk is full.
@@ -91,10 +91,10 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
     hint = "choose another folder with --out"
     try:
         probe(folder)
-        for place in {folder, *(plan.folder for plan in plans)}:
-            sweep(place)
+        for each in {folder, *(plan.folder for plan in plans)}:
+            sweep(each)
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"--out: {folder} is no folder, a file is in the way", hint) from None
+        raise UsageError(f"--out: {folder} is not a folder, a file is in the way", hint) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error
@@ -114,13 +114,13 @@ def _keep_inputs(plans: Mapping[ImageFile, OutputPlan], request: OutputRequest) 
             path = plan.path(image_format.value)
             if os.path.abspath(path) in inputs:  # noqa: PTH100
                 raise UsageError(
-                    f"the figure {path} would take the place of an input picture",
+                    f"the figure {path} would overwrite an input image",
                     "choose another folder with --out",
                 )
 
 
 def _unique_stems(files: Sequence[ImageFile], name: str, values: Mapping[str, str]) -> list[str]:
-    """A name for every file; those that meet move on together to the next value of {stem}."""
+    """A name for every file; those that collide move on together to the next value of {stem}."""
     level = [0] * len(files)
     while True:
         stems = [

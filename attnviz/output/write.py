@@ -1,4 +1,4 @@
-"""Complete files or none: everything is written beside its place and then moved there.
+"""Figures, arrays and tables as files, complete or not at all, with the record of their making.
 
 Two runs with the same input write the same bytes: no dates, no random identifiers.
 """
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from attnviz.output.record import Made
 
 PNG_LEVEL = 2
-"""zlib level: figures are large flat areas, which a quick level packs well. The quickest took a
-third longer for larger files."""
+"""zlib level: figures are large flat areas, which a quick level compresses well. The quickest took
+a third longer and gave larger files."""
 
 MAKER = "attnviz"
 """What a file names as its program; without a version, so that versions do not change bytes."""
@@ -53,8 +53,8 @@ def write_figures(
 ) -> tuple[WrittenFile, ...]:
     """The pages of a figure in every format: one PDF with all pages, else one file a page.
 
-    The first page is written last, so that it stands for a complete figure; its record names the
-    other pages, and the files of ``beside``. Further pages that an earlier run left are removed.
+    The first page is written last, so that its presence means a complete figure; its record names
+    the other pages, and the files of ``beside``. Further pages of an earlier run are removed.
     """
     beside = beside or {}
     written = []
@@ -199,7 +199,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], kind: str = "table"
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    # File names that are not UTF-8 stand in the table byte for byte.
+    # File names that are not UTF-8 are in the table byte for byte.
     return _write(path, text.getvalue().encode("utf-8", "surrogateescape"), kind)
 
 

@@ -22,7 +22,6 @@ from attnviz.domain import (
     Provenance,
     RgbImage,
     WrittenFile,
-    sha256_of,
 )
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
 from attnviz.domain.options import compared_options
@@ -35,11 +34,10 @@ from attnviz.images.read import read_input
 from attnviz.models.backbone import Backbone
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
-from attnviz.output.current import recorded_paths
+from attnviz.output.current import rows_up_to_date
 from attnviz.output.data import compared_arrays
 from attnviz.output.name import STEM, has_placeholder, name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
-from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
@@ -266,20 +264,12 @@ def _is_up_to_date(
     plan: OutputPlan,
     options: dict[str, Any],
 ) -> bool:
-    """Whether all files are there, made of the same pictures and weights with the same options."""
-    records = [read_record(path) for path in recorded_paths(plan, request.output)]
-    if not all(record is not None and record.get("options") == options for record in records):
-        return False
+    """Whether all files are there, made of the same images and weights with the same options."""
     digests = [None if model.random_weights else weights_digest(model) for model in request.models]
     if any(
         digest is None and not model.random_weights
         for digest, model in zip(digests, request.models, strict=True)
     ):
         return False
-    wanted = [[sha256_of(file.path.read_bytes()), digest] for file in images for digest in digests]
-    return all(
-        record is not None
-        and [[row["image_sha256"], row["weights_sha256"]] for row in record.get("rows", ())]
-        == wanted
-        for record in records
-    )
+    rows = [(images[file].sha256, digest) for file in images for digest in digests]
+    return rows_up_to_date(plan, request.output, options, rows)

@@ -309,7 +309,7 @@ def test_one_figure_of_all_pictures(real, tiny, photos, tmp_path, command):
         assert np.asarray(image).std() > 5
     # It is no picture of the next run, not even where input and output are one folder.
     run = real(command, tmp_path / "o", *tiny, "--out", "o")
-    assert "o holds no pictures" in run.err
+    assert "o holds no images" in run.err
     assert run.code == 1
     info = real("info", f"o/{command}.summary.png")
     assert info.code == 0

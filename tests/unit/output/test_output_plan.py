@@ -148,7 +148,7 @@ def test_short_names_are_never_touched() -> None:
 
 def test_a_figure_never_takes_the_place_of_an_input() -> None:
     files = [ImageFile(OUT / name, Path(name)) for name in ("cat.png", "cat.heads.png")]
-    with pytest.raises(UsageError, match="place of an input"):
+    with pytest.raises(UsageError, match="would overwrite an input"):
         plan_outputs(files, "heads", OutputRequest(OUT))
     plan_outputs(files, "heads", OutputRequest(OUT, formats=(ImageFormat.PDF,)))
 
