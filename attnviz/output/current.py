@@ -83,9 +83,8 @@ def rows_up_to_date(
         record = read_record(path)
         if record is None or record.get("options") != options:
             return False
-        if [
-            [row["image_sha256"], row["weights_sha256"]] for row in record.get("rows", ())
-        ] != wanted:
+        made = [[row["image_sha256"], row["weights_sha256"]] for row in record.get("rows", ())]
+        if made != wanted:
             return False
     return True
 

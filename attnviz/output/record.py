@@ -2,8 +2,8 @@
 
 PNG keeps it in a text chunk named ``attnviz``, PDF in the document's subject, SVG in its
 description, NPZ in the array ``meta``, GIF in its comment. It is ASCII, with sorted keys, and
-without a date. ``write.py`` writes it, ``read_record.py`` reads it back, and ``current.py`` compares it with
-what is asked for.
+without a date. ``write.py`` writes it, ``read_record.py`` reads it back, and ``current.py``
+compares it with what is asked for.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from attnviz.images.read import read_input
 from attnviz.models.backbone import Backbone
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
-from attnviz.output.current import rows_up_to_date
+from attnviz.output.current import recorded_paths, rows_up_to_date
 from attnviz.output.data import compared_arrays
 from attnviz.output.name import STEM, has_placeholder, name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
@@ -265,6 +265,8 @@ def _is_up_to_date(
     options: dict[str, Any],
 ) -> bool:
     """Whether all files are there, made of the same images and weights with the same options."""
+    if not all(path.is_file() for path in recorded_paths(plan, request.output)):
+        return False
     digests = [None if model.random_weights else weights_digest(model) for model in request.models]
     if any(
         digest is None and not model.random_weights
