@@ -5,6 +5,7 @@ The file is read once: what is hashed is what is decoded. Safe in threads.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from attnviz.images.tiff import tiff_layout
 from attnviz.images.upright import orientation_of, upright
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from PIL.ImageFile import ImageFile as PillowFile
@@ -102,24 +104,30 @@ def _decode(
     layout = tiff_layout(data)
     if layout is not None:
         check_pixels(layout.size, name, max_pixels)
-    try:
-        numbers = None if layout is None else bands_of_tiff(layout, data, choice)
-        if layout is not None and numbers is not None:
-            rgb, more = bands_to_srgb(numbers, value_range)
-            notes = _notes_on_the_file("TIFF", _frames_by_seeking("TIFF", data), path)
-            return np.asarray(upright(rgb, layout.orientation)), (*notes, *more)
-        opened = _open(data, path, name, layout)
-        image = opened.image
-        check_pixels(Size(image.height, image.width), name, max_pixels)
-        form = image.format or ""
-        notes = (*_notes_on_the_file(form, _frame_count(image, form, data), path), *opened.notes)
+        with _naming(name):
+            numbers = bands_of_tiff(layout, data, choice)
+            if numbers is not None:
+                rgb, more = bands_to_srgb(numbers, value_range)
+                notes = _notes_on_the_file("TIFF", _frames_by_seeking("TIFF", data), path)
+                return np.asarray(upright(rgb, layout.orientation)), (*notes, *more)
+    opened = _open(data, path, name, layout)
+    image = opened.image
+    check_pixels(Size(image.height, image.width), name, max_pixels)
+    form = image.format or ""
+    notes = (*_notes_on_the_file(form, _frame_count(image, form, data), path), *opened.notes)
+    with _naming(name):
         rgb, more = _to_rgb(opened, layout, choice, value_range)
-    except ImageError as error:
-        if error.message.startswith(name):
-            raise
-        raise ImageError(f"{name} {error.message}", error.hint) from error
     check_pixels(Size(rgb.height, rgb.width), name, max_pixels)
     return np.asarray(upright(rgb, orientation_of(image))), (*notes, *more)
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Errors about the content of a file, with its name in front."""
+    try:
+        yield
+    except ImageError as error:
+        raise ImageError(f"{name} {error.message}", error.hint) from error
 
 
 def _open(data: bytes, path: Path, name: str, layout: TiffLayout | None) -> Opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,13 @@ from PIL import Image
 from attnviz.domain import RgbImage
 from attnviz.errors import ImageError
 from attnviz.images.read import read_image
-from tests.helpers.pictures import as_file, encoded, scene, swapped_profile
+from tests.helpers.pictures import (
+    as_file,
+    encoded,
+    png_of_sixteen_bits,
+    scene,
+    swapped_profile,
+)
 from tests.helpers.tiff import BLACK_IS_ZERO, RGB, tiff
 
 HEIGHT, WIDTH = 12, 20
@@ -55,6 +62,13 @@ def test_bands_without_names_are_refused_with_their_number_and_bits(tmp_path) ->
             caught.value
         )
         assert "--bands 3,2,1" in caught.value.hint
+
+
+def test_a_file_called_h_is_named_too(tmp_path) -> None:
+    path = tmp_path / "h"
+    path.write_bytes(tiff(with_infrared(), BLACK_IS_ZERO))
+    with contextlib.chdir(tmp_path), pytest.raises(ImageError, match=r"^h has 4 bands of 8 bits"):
+        read_image(as_file(Path("h")), max_pixels=10**6)
 
 
 def test_thirteen_bands_of_a_satellite_are_read_by_the_bands_that_are_named(tmp_path) -> None:
@@ -155,23 +169,6 @@ def test_what_cannot_be_read_names_its_bands(tmp_path) -> None:
     with pytest.raises(ImageError, match="has 4 bands of 10 bits, in a form that") as caught:
         read(tmp_path, data)
     assert "8 or 16 bits" in caught.value.hint
-
-
-def png_of_sixteen_bits(values: np.ndarray) -> bytes:
-    """Rows without a filter."""
-    import struct
-    import zlib
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        checksum = struct.pack(">I", zlib.crc32(kind + content))
-        return struct.pack(">I", len(content)) + kind + content + checksum
-
-    height, width, channels = values.shape
-    colour = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
-    header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*each) for each in chunks)
 
 
 @pytest.mark.parametrize("channels", [2, 3, 4])
