@@ -83,7 +83,7 @@ def test_failures_are_listed_and_the_list_goes_when_nothing_fails(real, tiny, tm
     (row,) = rows_of(tmp_path / "o" / "failures.csv")
     assert row["image"] == str(Path("in") / bad.name)
     assert "is empty (0 bytes)" in row["reason"]
-    assert row["hint"] == "copy or export the picture again"
+    assert row["hint"] == "copy or export the image again"
     bad.unlink()
     assert real("heads", "in", *tiny, "--out", "o").code == 0
     assert files_below(tmp_path / "o") == ["a.heads.png", "failures.heads.png"]
