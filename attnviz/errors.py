@@ -63,3 +63,11 @@ class MemoryNeededError(AttnvizError):
 
 class OutputError(AttnvizError):
     """A destination that cannot be written."""
+
+
+def no_gradients_in_float16() -> UsageError:
+    """For relevance by gradients in float16, whose range they leave."""
+    return UsageError(
+        "relevance needs gradients, which vanish in float16",
+        "use --precision float32 or bfloat16",
+    )

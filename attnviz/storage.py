@@ -108,6 +108,10 @@ class Address(type(Path())):  # type: ignore[misc]
         """Itself: a store has no current folder."""
         return self
 
+    def resolve(self, *_strict: Any, **_more: Any) -> Address:
+        """Itself: a store has no links."""
+        return self
+
     def _store(self) -> tuple[Any, str]:
         """The file system of this address in fsspec, and the path there."""
         from fsspec.core import url_to_fs

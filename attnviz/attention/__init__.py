@@ -1,1 +1,1 @@
-"""From a backbone and prepared pictures to raw attention maps."""
+"""From a backbone and prepared images to raw attention maps."""

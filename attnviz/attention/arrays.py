@@ -1,8 +1,11 @@
-"""Tensors as numpy arrays, and the grid of a batch."""
+"""Tensors as numpy arrays, and the tokens of a batch."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from attnviz.domain import Size
 
@@ -13,12 +16,40 @@ if TYPE_CHECKING:
     from attnviz.domain import FloatArray
 
 
-def grid_of(model: AttentionModel, batch: Tensor) -> Size:
-    """Rows and columns of patches of a (B, 3, h, w) batch."""
-    return Size(batch.shape[-2] // model.info.patch, batch.shape[-1] // model.info.patch)
+@dataclass(frozen=True)
+class TokenLayout:
+    """The N tokens of an image: ``prefix`` tokens, then the patches of ``grid``, row by row.
+
+    ``patch``: side of a patch in input pixels.
+    """
+
+    prefix: int
+    grid: Size
+    patch: int
+
+    @property
+    def patches(self) -> int:
+        """Number of patches."""
+        return self.grid.height * self.grid.width
+
+    @property
+    def tokens(self) -> int:
+        """N."""
+        return self.prefix + self.patches
+
+    def to_grid(self, rows: FloatArray) -> FloatArray:
+        """The patch part of rows (..., N) as (..., gh, gw), contiguous."""
+        return np.ascontiguousarray(rows[..., self.prefix :]).reshape(*rows.shape[:-1], *self.grid)
+
+
+def layout_of(model: AttentionModel, batch: Tensor) -> TokenLayout:
+    """The tokens that a model makes of each image of a (B, 3, h, w) batch."""
+    info = model.info
+    grid = Size(batch.shape[-2] // info.patch, batch.shape[-1] // info.patch)
+    return TokenLayout(info.prefix, grid, info.patch)
 
 
 def as_array(tensor: Tensor) -> FloatArray:
-    """A tensor as float32 numpy, wherever and in whatever type it was computed."""
+    """A tensor of any device and number type as float32 numpy."""
     array: FloatArray = tensor.float().cpu().numpy()
     return array

@@ -1,11 +1,11 @@
-"""The hooked forward pass: the queries, keys and values that the model itself hands to attention.
+"""The hooked forward pass: the queries, keys and values that the model passes to attention.
 
-Every block of a plain ViT ends its attention in one call of torch's scaled dot product attention,
+Every block of a plain ViT computes attention in one call of torch's scaled dot product attention,
 after its own q/k norms, rotary embedding, scale and mask. For the time of one pass that call is
-intercepted, so nothing is recomputed from weights and nothing of the model is guessed: what is
-shown is softmax(q k^T * scale + mask) of the very tensors that the model computed. The model's own
-fused kernel still makes the block's output; a handler may make it instead from rows it needs
-anyway. Hooks and switches are taken off again whatever happens.
+intercepted, so nothing is recomputed from weights and nothing about the model is guessed: the
+result is softmax(q k^T * scale + mask) of the very tensors that the model computed. The model's own
+fused kernel still makes the layer's output; a handler may make it instead from rows that it needs
+anyway. Hooks and switches are removed again whatever happens.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
+from attnviz.attention.arrays import layout_of
 from attnviz.attention.classifier import Classifier
-from attnviz.domain import ModelInfo, Size
+from attnviz.domain import ModelInfo
 from attnviz.errors import AttentionError, UnsupportedModelError
 
 ROW_SUM_TOLERANCE = 1e-4
+NOT_FINITE_HINT = "the weights or the input hold non-finite numbers; try --precision float32"
 OUTPUT_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
-"""Largest deviation of attention times V from the model's own, relative to the largest |V|."""
+"""Largest allowed deviation of attention times V from the model's own output, relative to |V|."""
 
 
 class AttentionModel(Protocol):
-    """What a pass needs of a model; ``models.backbone.Backbone`` is one."""
+    """The interface of a model that a pass uses; ``models.backbone.Backbone`` implements it."""
 
     @property
     def info(self) -> ModelInfo:
-        """Facts read from the loaded model."""
+        """Facts about the loaded model."""
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
@@ -55,7 +57,7 @@ class AttentionModel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """One block's attention, as the model calls it.
+    """The attention of one layer, as the model calls it.
 
     query, key, value: (B, H, N, d), after norms and rotary embedding, in the model's number type.
     ``mask`` is added to the logits (or is boolean, True = may attend); None without one.
@@ -67,6 +69,11 @@ class AttentionCall:
     value: Tensor
     mask: Tensor | None
     scale: float
+
+    @cached_property
+    def first_token(self) -> Tensor:
+        """The index (1,) of token 0, for ``rows``."""
+        return torch.zeros(1, dtype=torch.long, device=self.query.device)
 
     @cached_property
     def largest_value(self) -> float:
@@ -110,7 +117,7 @@ class AttentionCall:
     def rows(self, index: Tensor, own: Tensor | None = None) -> Tensor:
         """Attention of the query tokens ``index`` (R,) to all tokens: (B, H, R, N) float32.
 
-        own: the output of ``fused``, where the caller has it; else those rows of it are made.
+        own: the output of ``fused``, where the caller has it; else its rows are computed.
 
         Raises:
             AttentionError: A row is not finite, does not sum to 1, or does not reproduce the
@@ -123,7 +130,7 @@ class AttentionCall:
         return attention
 
     def unchecked_rows(self, index: Tensor) -> Tensor:
-        """``rows`` for whoever also walks ``row_blocks``, which checks the whole matrix."""
+        """``rows`` without its checks, for use beside ``row_blocks``, which checks every row."""
         query = self.query[:, :, index]  # B, H, R, d
         logits = (query.float() * self.scale) @ self.key.float().transpose(-2, -1)  # B, H, R, N
         mask = self.mask_of(index)
@@ -133,11 +140,11 @@ class AttentionCall:
 
 
 Handler = Callable[[AttentionCall], Tensor | None]
-"""Looks at a block's attention; returns the output to go on with, or None for the model's own."""
+"""Receives a layer's attention; returns its output (B, H, N, d), or None for the model's own."""
 
 
 def add_mask(logits: Tensor, mask: Tensor) -> Tensor:
-    """Logits under a mask, with the meaning that torch's attention gives it."""
+    """Logits under a mask, with the meaning that it has in torch's attention."""
     if mask.dtype == torch.bool:
         return logits.masked_fill(~mask, float("-inf"))
     return logits + mask.float()
@@ -151,36 +158,37 @@ def check_rows(attention: Tensor, layer: int) -> None:
 
 
 def broken_row(layer: int, how: str) -> AttentionError:
-    """The error of a row of attention that is none."""
+    """The error for a row that is not a distribution."""
     return AttentionError(
         f"attention of layer {layer} is broken: a row {how}",
-        "the weights or the input hold non-finite numbers; try --precision float32",
+        NOT_FINITE_HINT,
     )
 
 
 def check_output(ours: Tensor, own: Tensor, call: AttentionCall) -> float:
-    """Raise unless attention times V equals the model's own output; returns their difference.
+    """Raise unless attention times V equals the model's own output.
 
-    It is the largest absolute one; judged it is relative to the largest |V| (at least 1).
+    Returns the largest absolute difference. The tolerance is relative to the largest |V|, which
+    counts as 1 or more.
     """
     difference: float = (ours - own.float()).abs().max().item()
     tolerance = OUTPUT_TOLERANCE[call.value.dtype]
-    # |V| counts as 1 or more, so a small difference passes without a look at V. True for NaN.
+    # A small difference passes without the largest |V|. ``not <`` also holds for NaN.
     if not difference < tolerance and not difference / call.largest_value < tolerance:
         raise AttentionError(
             f"attention of layer {call.layer} times V differs from the model's own output by "
             f"{difference / call.largest_value:.3g}",
-            "this model's attention cannot be reproduced exactly, so it is not shown",
+            "the attention of this model cannot be reproduced, so it is not drawn",
         )
     return difference
 
 
 class _Stop(Exception):  # noqa: N818 - a signal, not an error
-    """Ends the pass once the last asked layer has been seen."""
+    """Ends the pass after the last layer needed."""
 
 
 class _Interception(TorchFunctionMode):
-    """Routes each block's attention call to the handler."""
+    """Routes the attention call of each layer to the handler."""
 
     def __init__(self, handler: Handler, last: int) -> None:
         super().__init__()
@@ -200,10 +208,11 @@ class _Interception(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         self.calls += 1
         call = _read_call(self.layer, *args, **(kwargs or {}))
-        output = self.handler(call)
-        if self.layer == self.last:
-            raise _Stop
-        return call.fused() if output is None else output
+        with torch.autocast(call.query.device.type, enabled=False):
+            output = self.handler(call)
+            if self.layer == self.last:
+                raise _Stop
+            return call.fused() if output is None else output
 
 
 def _read_call(
@@ -218,20 +227,26 @@ def _read_call(
     enable_gqa: bool = False,  # noqa: FBT001, FBT002
 ) -> AttentionCall:
     if dropout_p or is_causal:
-        raise AttentionError(f"layer {layer} drops or hides attention (dropout or causal mask)")
+        raise AttentionError(f"layer {layer} uses dropout or a causal mask in its attention")
     if enable_gqa and key.shape[1] != query.shape[1]:
         repeats = query.shape[1] // key.shape[1]
         key = key.repeat_interleave(repeats, dim=1)
         value = value.repeat_interleave(repeats, dim=1)
+    if torch.is_autocast_enabled(query.device.type):
+        # What the kernel is given under autocast.
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(dtype)
     return AttentionCall(
         layer, query, key, value, attn_mask, query.shape[-1] ** -0.5 if scale is None else scale
     )
 
 
 def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -> None:
-    """Run the model on a batch up to the attention of layer ``last``, showing each to ``handler``.
+    """Run the model on a batch up to the attention of layer ``last``, passing each to ``handler``.
 
-    batch: (B, 3, h, w), on the model's device, in its number type. Blocks after ``last`` and the
+    batch: (B, 3, h, w) float32, on the model's device. Blocks after ``last`` and the
     rest of that block do not run.
 
     Raises:
@@ -244,7 +259,7 @@ def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -
         except _Stop:
             return
     raise UnsupportedModelError(
-        f"{model.info.name}: layer {last} was never reached", "this model is no plain ViT"
+        f"{model.info.name}: layer {last} was never reached", "this model is not a plain ViT"
     )
 
 
@@ -252,27 +267,25 @@ def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -
 def intercepted(
     model: AttentionModel, batch: Tensor, last: int, handler: Handler
 ) -> Iterator[None]:
-    """Show ``handler`` every attention call of the block; the pass ends after layer ``last``."""
-    info = model.info
-    grid = Size(batch.shape[-2] // info.patch, batch.shape[-1] // info.patch)
-    expected = info.prefix + grid.height * grid.width
+    """Pass every attention call to ``handler`` while active; the pass ends after layer ``last``."""
+    info, layout = model.info, layout_of(model, batch)
 
     def checked(call: AttentionCall) -> Tensor | None:
-        if call.query.shape[-2] != expected or call.key.shape[-2] != expected:
+        if not call.query.shape[-2] == call.key.shape[-2] == layout.tokens:
             raise AttentionError(
                 f"layer {call.layer} attends over {call.key.shape[-2]} tokens, expected "
-                f"{info.prefix} prefix tokens and {grid} patches ({expected})"
+                f"{info.prefix} prefix tokens and {layout.grid} patches ({layout.tokens})"
             )
         return handler(call)
 
     interception = _Interception(checked, last)
-    with _fused(model.blocks), _watched(model.blocks, interception, info.name), interception:
+    with _fused(model.blocks), _hooked(model.blocks, interception, info.name), interception:
         yield
 
 
 @contextmanager
 def _fused(blocks: Sequence[nn.Module]) -> Iterator[None]:
-    """Switch fused attention on for the pass: TIMM_FUSED_ATTN must not change what is shown."""
+    """Switch fused attention on for the pass: TIMM_FUSED_ATTN must not change the result."""
     switched: list[Any] = [
         module
         for block in blocks
@@ -289,8 +302,8 @@ def _fused(blocks: Sequence[nn.Module]) -> Iterator[None]:
 
 
 @contextmanager
-def _watched(blocks: Sequence[nn.Module], interception: _Interception, name: str) -> Iterator[None]:
-    """Tell the interception which block is running, and that each attends exactly once."""
+def _hooked(blocks: Sequence[nn.Module], interception: _Interception, name: str) -> Iterator[None]:
+    """Tell the interception which block is running; check that each attends exactly once."""
 
     def enter(layer: int) -> Callable[..., None]:
         def hook(_module: nn.Module, _inputs: Any) -> None:
@@ -304,7 +317,7 @@ def _watched(blocks: Sequence[nn.Module], interception: _Interception, name: str
             raise UnsupportedModelError(
                 f"{name}: block {layer} calls scaled dot product attention "
                 f"{interception.calls} times instead of once",
-                "its attention is not one softmax per head and cannot be shown exactly",
+                "its attention is not one softmax per head, so it cannot be reproduced",
             )
 
     handles = []

@@ -1,8 +1,11 @@
-"""Layers, heads and queries that a user wrote, resolved against a loaded model."""
+"""Layers, heads and queries of a request, resolved against a loaded model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import torch
+from torch import Tensor
 
 from attnviz.domain import ModelInfo, Query
 from attnviz.errors import UnsupportedModelError, UsageError
@@ -18,28 +21,33 @@ def choose_layer(info: ModelInfo, layer: int) -> int:
 
 
 def choose_layers(info: ModelInfo, layers: Sequence[int] | None) -> tuple[int, ...]:
-    """Sorted indices of the asked layers, each once; None means all."""
+    """Sorted indices of the chosen layers, each once; None means all."""
     if layers is None:
         return tuple(range(info.depth))
     if not layers:
-        raise UsageError("no layer was named", f"{info.name} has layers 0 to {info.depth - 1}")
+        raise UsageError("no layers given", f"{info.name} has layers 0 to {info.depth - 1}")
     return tuple(sorted({choose_layer(info, layer) for layer in layers}))
 
 
 def choose_heads(info: ModelInfo, heads: Sequence[int] | None) -> tuple[int, ...]:
-    """Indices of the asked heads in the order asked, each once; None means all."""
+    """Indices of the chosen heads in the given order, each once; None means all."""
     if heads is None:
         return tuple(range(info.heads))
     if not heads:
-        raise UsageError("no head was named", f"{info.name} has heads 0 to {info.heads - 1}")
+        raise UsageError("no heads given", f"{info.name} has heads 0 to {info.heads - 1}")
     return tuple(dict.fromkeys(_choose(head, info.heads, "head", info.name) for head in heads))
 
 
+def head_index(heads: Sequence[int], device: torch.device) -> Tensor:
+    """Indices of heads (h,) on a device, to index a tensor there."""
+    return torch.tensor(list(heads), dtype=torch.long, device=device)
+
+
 def need_cls(info: ModelInfo, query: Query) -> None:
-    """Refuse the class token's rows of a model that has none: index 0 would be a patch."""
+    """Raise where the CLS query needs a CLS token that the model lacks: token 0 is a patch."""
     if query is Query.CLS and not info.has_cls:
         raise UnsupportedModelError(
-            f"{info.name} has no class token, so there is no CLS attention to show",
+            f"{info.name} has no class token, so it has no CLS attention",
             "use `attnviz patch`, or --query mean for the mean over all patches",
         )
 

@@ -1,4 +1,4 @@
-"""What relevance needs of a classifier."""
+"""The interface of a classifier that relevance uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Classifier(Protocol):
         """Tokens (B, N, width) to logits (B, C)."""
 
     def reads(self, tokens: int) -> Tensor:
-        """With what weight each of N tokens is read: (N,) float32, sum 1."""
+        """The weight with which each of N tokens is pooled: (N,) float32, sum 1."""
 
     def direction(self, index: int) -> Tensor | None:
-        """The weight (width,) of a class where CLS alone is read, and as it is; else None."""
+        """The weight (width,) of a class, where logits are linear in CLS alone; else None."""

@@ -1,16 +1,17 @@
-"""What each token writes into CLS, measured along a target: relevance without a gradient.
+"""What each token writes into CLS, projected on a target: relevance without a gradient.
 
 Gandelsman, Efros & Steinhardt 2024 ("Interpreting CLIP's Image Representation via Text-Based
 Decomposition"): blocks add to CLS, so CLS before the last norm is a sum. What attention adds is
-itself a sum over tokens j, layers and heads: c_j = sum_l,h A[l, h, 0, j] v_j W_O. The last norm,
-its mean and deviation held, and the target are linear, so every c_j has a share in the target.
-The rest is what the MLPs, the biases and the embedding of CLS add.
+itself a sum over tokens j, layers and heads: c_j = sum_l,h A[l, h, 0, j] v_j W_O. With its mean and
+deviation fixed the last norm is linear, as is the target, so every c_j has a share in the target.
+The rest comes from the MLPs, the biases and the embedding of CLS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +23,22 @@ from attnviz.attention.capture import (
     AttentionModel,
     intercepted,
 )
+from attnviz.attention.choose import head_index
 from attnviz.errors import UnsupportedModelError
+
+
+@dataclass(eq=False)
+class _ClsState:
+    """CLS of each image during a pass: (B, width) float32, and what is added to it.
+
+    ``before``: where it enters a block; ``added``: by that block's attention, within ``tolerance``;
+    ``final``: before the last norm.
+    """
+
+    before: Tensor = field(init=False)
+    added: Tensor = field(init=False)
+    tolerance: float = 0.0
+    final: Tensor = field(init=False)
 
 
 def cls_contributions(
@@ -30,43 +46,42 @@ def cls_contributions(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What each token writes into CLS through the chosen heads of all layers: (B, N, width).
 
-    With it CLS before the last norm and the tokens after it, (B, width) and (B, N, width). All in
+    Also returns CLS before the last norm (B, width) and the tokens after it (B, N, width). All are
     float32.
 
     Raises:
         UnsupportedModelError: Blocks that do not add their attention's projection to the tokens.
         AttentionError: The attention breaks an invariant.
     """
-    found: list[Tensor] = []
-    seen: dict[str, Tensor] = {}
-    chosen = list(heads)
+    written: list[Tensor] = []
+    cls = _ClsState()
+    chosen = head_index(heads, batch.device)
 
-    def take(call: AttentionCall) -> None:
+    def handle(call: AttentionCall) -> None:
         block: Any = model.blocks[call.layer]
         weight, bias = _projection(block, model.info.name)
-        first = torch.zeros(1, dtype=torch.long, device=call.query.device)
-        attention = call.rows(first)[:, :, 0, :, None]  # B, H, N, 1
+        attention = call.rows(call.first_token)[:, :, 0, :, None]  # B, H, N, 1
         parts = attention * call.value.float()  # B, H, N, d
         _, total, _, width = parts.shape
-        written = parts.sum(dim=2).flatten(1) @ weight.T + bias  # B, width
-        seen["attention"] = written
+        cls.tolerance = OUTPUT_TOLERANCE[call.value.dtype]
+        cls.added = parts.sum(dim=2).flatten(1) @ weight.T + bias  # B, width
         of_heads = weight.view(-1, total, width)[:, chosen]  # width, h, d
         added = torch.einsum("bhnd,whd->bnw", parts[:, chosen], of_heads)
-        found.append(added if not found else found.pop().add_(added))
+        written.append(added if not written else written.pop().add_(added))
 
     with (
         torch.inference_mode(),
-        _watched(model, seen),
-        intercepted(model, batch, model.info.depth, take),
+        _hooked(model, cls),
+        intercepted(model, batch, model.info.depth, handle),
     ):
         tokens = model.run(batch)
-    return found[0], seen["last"], tokens.float()
+    return written[0], cls.final, tokens.float()
 
 
 def along(norm: nn.Module, direction: Tensor, cls: Tensor, written: Tensor) -> Tensor:
-    """The share of every token's writing in a target that is linear in CLS after the norm: (B, N).
+    """The share of each token in a target that is linear in CLS after the norm: (B, N).
 
-    direction, cls: (B, width). written: (B, N, width).
+    direction, cls (B, width): of the target after the norm; CLS before it. written: (B, N, width).
     """
     layer_norm: Any = norm
     scaled = direction * layer_norm.weight.float()
@@ -80,16 +95,16 @@ def check_norm(norm: nn.Module, name: str) -> None:
     """Raise UnsupportedModelError unless the last norm is a layer norm."""
     if not isinstance(norm, nn.LayerNorm) or norm.weight is None:
         raise UnsupportedModelError(
-            f"{name} ends in no layer norm, so contributions to its CLS cannot be told apart",
+            f"{name} does not end in a layer norm, so contributions to its CLS are not linear",
             "use --method chefer",
         )
 
 
 def _projection(block: Any, name: str) -> tuple[Tensor, Tensor]:
-    """Weight (width, H d) and bias (width,) by which a block writes its heads, scale included."""
+    """Weight (width, H d) and bias (width,) that project a block's heads, layer scale included."""
     linear = getattr(getattr(block, "attn", None), "proj", None)
     if not isinstance(linear, nn.Linear) or not hasattr(block, "norm2"):
-        raise _unknown(name)
+        raise _unsupported(name)
     scale = getattr(getattr(block, "ls1", None), "gamma", getattr(block, "gamma_1", None))
     gamma = torch.ones_like(linear.weight[:, 0]) if scale is None else scale
     bias = torch.zeros_like(gamma) if linear.bias is None else linear.bias
@@ -97,38 +112,38 @@ def _projection(block: Any, name: str) -> tuple[Tensor, Tensor]:
 
 
 @contextmanager
-def _watched(model: AttentionModel, seen: dict[str, Tensor]) -> Iterator[None]:
-    """Note CLS where it enters a block, its MLP and the last norm; compare what attention added."""
+def _hooked(model: AttentionModel, cls: _ClsState) -> Iterator[None]:
+    """Keep ``cls`` up to date during a pass; check that attention is added to it."""
 
     def enter(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen["block"] = inputs[0][:, 0].float()
+        cls.before = inputs[0][:, 0].float()
 
-    def middle(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        added = inputs[0][:, 0].float() - seen["block"]
-        size = max(1.0, inputs[0][:, 0].abs().max().item())
-        deviation = (added - seen["attention"]).abs().max().item() / size
-        if not deviation < OUTPUT_TOLERANCE[inputs[0].dtype]:
-            raise _unknown(model.info.name)
+    def check(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        after = inputs[0][:, 0].float()
+        size = max(1.0, after.abs().max().item())
+        deviation = (after - cls.before - cls.added).abs().max().item() / size
+        if not deviation < cls.tolerance:
+            raise _unsupported(model.info.name)
 
-    def leave(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen["last"] = inputs[0][:, 0].float()
+    def finish(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        cls.final = inputs[0][:, 0].float()
 
-    handles = [model.norm.register_forward_pre_hook(leave)]
+    handles = [model.norm.register_forward_pre_hook(finish)]
     try:
         for block in model.blocks:
             handles.append(block.register_forward_pre_hook(enter))
             second = getattr(block, "norm2", None)
             if isinstance(second, nn.Module):
-                handles.append(second.register_forward_pre_hook(middle))
+                handles.append(second.register_forward_pre_hook(check))
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _unknown(name: str) -> UnsupportedModelError:
+def _unsupported(name: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{name}: its blocks do not simply add their attention to the tokens, so what each token "
-        "contributes cannot be told",
+        f"{name}: its blocks do not simply add their attention to the tokens, so contributions of "
+        "single tokens are not defined",
         "use --method chefer",
     )

@@ -1,4 +1,4 @@
-"""The tokens that a model gives out: principal components, lengths, likeness to chosen patches."""
+"""Output tokens of a model: principal components, norms, similarity to chosen patches."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnviz.attention.arrays import grid_of
-from attnviz.attention.capture import AttentionModel
+from attnviz.attention.arrays import as_array, layout_of
+from attnviz.attention.capture import NOT_FINITE_HINT, AttentionModel
+from attnviz.attention.checks import check_features
 from attnviz.attention.choose import choose_layer
 from attnviz.attention.maps import heads_maps
 from attnviz.attention.pca import principal_components
-from attnviz.domain import FeaturesMaps, ModelInfo, Query
-from attnviz.domain.requests import FeaturesRequest, HeadsRequest
-from attnviz.errors import AttentionError, UsageError
+from attnviz.domain import FeaturesMaps, Query
+from attnviz.domain.kinds import FeaturesRequest, HeadsRequest
+from attnviz.errors import AttentionError
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray, IntArray
@@ -27,45 +28,46 @@ COMPONENTS = 3
 
 @dataclass(frozen=True, eq=False)
 class _Foreground:
-    """Where the foreground is, (gh, gw), and the first component, positive there."""
+    """A mask of the foreground (gh, gw), and the first component (gh, gw), positive there."""
 
     mask: BoolArray
     first: FloatArray
 
 
 class _Stop(Exception):  # noqa: N818 - a signal, not an error
-    """Ends the pass once the asked layer has given its tokens."""
+    """Ends the pass after the layer whose tokens are needed."""
 
 
 def features_maps(
     model: AttentionModel,
     batch: Tensor,
-    cells: Sequence[Sequence[tuple[int, int]]],
     request: FeaturesRequest,
+    cells: Sequence[Sequence[tuple[int, int]]],
 ) -> list[FeaturesMaps]:
     """The output tokens, for each image of a (B, 3, h, w) batch.
 
-    ``cells[i]`` are the (row, column) patches that those of image i are compared with.
+    ``cells[i]`` are the (row, column) patches that all patches of image i are compared with.
 
     Raises:
         UsageError: The layer is out of range, or the threshold is not above 0.
         AttentionError: Tokens are not finite, or their number is not prefix + grid.
     """
-    info, grid = model.info, grid_of(model, batch)
-    layer = check_features(info, request)
+    info, layout = model.info, layout_of(model, batch)
+    grid = layout.grid
+    check_features(info, request)
+    layer = None if request.layer is None else choose_layer(info, request.layer)
     tokens, raw = output_tokens(model, batch, layer)
-    looked_at = _looked_at(model, batch, layer) if request.foreground else [None] * len(tokens)
+    attended = _mean_attention(model, batch, layer) if request.foreground else None
     maps = []
     for image, (values, before) in enumerate(zip(tokens, raw, strict=True)):
         patches = values[info.prefix :]  # n, D
         norms = np.linalg.norm(before.astype(np.float64), axis=1).astype(np.float32)  # N
         queries = np.asarray(cells[image], np.int64).reshape(-1, 2)
-        found = None
-        weights = looked_at[image]
-        if weights is not None:
-            found = _foreground(patches, weights, flip=request.flip_foreground)
-        components, explained = _components(patches, found)
-        likeness = cosine(patches, queries[:, 0] * grid.width + queries[:, 1])
+        foreground = None
+        if attended is not None:
+            foreground = _foreground(patches, attended[image], flip=request.flip_foreground)
+        components, explained = _components(patches, foreground)
+        similarity = cosine(patches, queries[:, 0] * grid.width + queries[:, 1])
         maps.append(
             FeaturesMaps(
                 tokens=values,
@@ -73,30 +75,16 @@ def features_maps(
                 prefix_norm=norms[: info.prefix],
                 components=components.reshape(*grid, COMPONENTS),
                 explained=explained,
-                similarity=likeness.reshape(-1, *grid),
+                similarity=similarity.reshape(-1, *grid),
                 cells=queries,
                 layer=layer,
-                foreground=None if found is None else found.mask,
-                first=None if found is None else found.first,
+                foreground=None if foreground is None else foreground.mask,
+                first=None if foreground is None else foreground.first,
                 outlier_threshold=request.outlier_threshold,
+                prefix_names=info.prefix_names,
             )
         )
     return maps
-
-
-def check_features(info: ModelInfo, request: FeaturesRequest) -> int | None:
-    """The index of the asked layer, or None for the model's own output.
-
-    Raises:
-        UsageError: The layer is out of range, the threshold is not above 0, or a foreground is to
-            be flipped that was not asked for.
-    """
-    threshold = request.outlier_threshold
-    if threshold is not None and not threshold > 0:
-        raise UsageError(f"the outlier threshold is {threshold}, it must be above 0")
-    if request.flip_foreground and not request.foreground:
-        raise UsageError("without a foreground there is nothing to flip", "add --foreground")
-    return None if request.layer is None else choose_layer(info, request.layer)
 
 
 def output_tokens(
@@ -104,16 +92,16 @@ def output_tokens(
 ) -> tuple[FloatArray, FloatArray]:
     """Tokens (B, N, D) after the final norm, and as the last block gives them, before it.
 
-    With a layer both are that block's output, and later blocks do not run. Hooks are taken off
-    again whatever happens.
+    With a layer both are that block's output, and later blocks do not run. Hooks are removed again
+    whatever happens.
 
     Raises:
         AttentionError: Tokens are not finite, or their number is not prefix + grid.
     """
-    given: list[Tensor] = []
+    outputs: list[Tensor] = []
 
     def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        given.append(output)
+        outputs.append(output)
         if layer is not None:
             raise _Stop
 
@@ -126,65 +114,64 @@ def output_tokens(
         pass
     finally:
         handle.remove()
-    raw = _checked(model, batch, given[-1] if given else None)
+    raw = _checked(model, batch, outputs[-1] if outputs else None)
     return (raw if layer is not None else _checked(model, batch, final)), raw
 
 
 def cosine(patches: FloatArray, queries: IntArray) -> FloatArray:
-    """Cosine (Q, n) of the angle between tokens (n, D) and some of them; 0 with a zero token."""
+    """Cosine similarity (Q, n) of some tokens (n, D) to all of them; 0 for a zero token.
+
+    queries (Q,): the indices of these tokens.
+    """
     values = patches.astype(np.float64)
-    length = np.linalg.norm(values, axis=1, keepdims=True)
-    units = np.divide(values, length, out=np.zeros_like(values), where=length > 0)
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    units = np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
     cosines: FloatArray = (units[queries] @ units.T).clip(-1, 1).astype(np.float32)
     return cosines
 
 
 def _checked(model: AttentionModel, batch: Tensor, tokens: Any) -> FloatArray:
-    """Tokens (B, N, D) as float32, which they must be."""
-    info, grid = model.info, grid_of(model, batch)
-    expected = info.prefix + grid.height * grid.width
+    """Tokens (B, N, D) as float32; raises AttentionError where they are something else."""
+    info, layout = model.info, layout_of(model, batch)
     shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else None
-    if shape is None or len(shape) != 3 or shape[:2] != (batch.shape[0], expected):
+    if shape is None or len(shape) != 3 or shape[:2] != (batch.shape[0], layout.tokens):
         raise AttentionError(
-            f"{info.name} gave out {shape or 'no'} tokens, expected {info.prefix} prefix tokens "
-            f"and {grid} patches ({expected}) of each picture"
+            f"{info.name} returned {shape or 'no'} tokens, expected {info.prefix} prefix tokens "
+            f"and {layout.grid} patches ({layout.tokens}) for each image"
         )
-    values: FloatArray = tokens.float().cpu().numpy()
+    values = as_array(tokens)
     if not np.isfinite(values).all():
-        raise AttentionError(
-            f"{info.name} gave out tokens that are not finite",
-            "the weights or the input hold non-finite numbers; try --precision float32",
-        )
+        raise AttentionError(f"{info.name} returned tokens that are not finite", NOT_FINITE_HINT)
     return values
 
 
-def _looked_at(model: AttentionModel, batch: Tensor, layer: int | None) -> list[FloatArray]:
-    """How much each patch is looked at, (gh, gw): by CLS, or by all patches without one.
+def _mean_attention(model: AttentionModel, batch: Tensor, layer: int | None) -> list[FloatArray]:
+    """Attention to each patch (gh, gw), from CLS, or from all patches where there is no CLS.
 
-    The mean over the heads of the layer that gave the tokens.
+    The mean over the heads of the layer that the tokens are from.
     """
     query = Query.CLS if model.info.has_cls else Query.MEAN
     request = HeadsRequest(layer=-1 if layer is None else layer, distance=False, query=query)
     return [maps.attention.mean(axis=0) for maps in heads_maps(model, batch, request)]
 
 
-def _foreground(patches: FloatArray, weights: FloatArray, *, flip: bool) -> _Foreground:
-    """The side of the first component's zero that is looked at more, by the mean of its patches."""
+def _foreground(patches: FloatArray, attended: FloatArray, *, flip: bool) -> _Foreground:
+    """The sign of the first component whose patches get more attention (gh, gw) on average."""
     scores, _ = principal_components(patches, 1)
-    first = scores.reshape(weights.shape)
-    sides = [weights[side] for side in (first > 0, first < 0)]
-    ahead, behind = (float(side.mean()) if side.size else 0.0 for side in sides)
-    if (behind > ahead) != flip:
+    first = scores.reshape(attended.shape)
+    sides = [attended[side] for side in (first > 0, first < 0)]
+    positive, negative = (float(side.mean()) if side.size else 0.0 for side in sides)
+    if (negative > positive) != flip:
         first = -first
     mask = first > 0
-    # Where all tokens are equal nothing is set apart.
+    # Where all tokens are equal, nothing is separated.
     return _Foreground(mask if mask.any() else np.ones_like(mask), first)
 
 
 def _components(
     patches: FloatArray, foreground: _Foreground | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Scores (n, 3) and explained ratios (3,), of all patches or of the foreground's alone."""
+    """Scores (n, 3) and explained ratios (3,), of all patches or of the foreground alone."""
     if foreground is None:
         scores, explained = principal_components(patches, COMPONENTS)
         return scores, explained.astype(np.float32)

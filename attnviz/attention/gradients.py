@@ -1,6 +1,6 @@
-"""The gradient of a target with respect to every layer's attention, without keeping a matrix.
+"""The gradient of a target with respect to every layer's attention, without storing a matrix.
 
-A layer's output is O = A V, head by head, so the gradient of a number f with respect to A, V held,
+A layer's output is O = A V, per head, so the gradient of a scalar f with respect to A at fixed V
 is df/dA = df/dO V^T. df/dO is (N, d) a head and comes from one backward pass through the model's
 own kernels; the N x N gradients are made from it a few rows at a time, beside the attention.
 """
@@ -13,13 +13,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attnviz.attention.capture import AttentionCall, AttentionModel, intercepted
+from attnviz.attention.capture import (
+    NOT_FINITE_HINT,
+    AttentionCall,
+    AttentionModel,
+    intercepted,
+)
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
-from attnviz.domain.requests import no_gradients_in_float16
-from attnviz.errors import AttentionError, UnsupportedModelError
+from attnviz.errors import AttentionError, UnsupportedModelError, no_gradients_in_float16
 
 Target = Callable[[Tensor], Tensor]
-"""From the tokens after the last norm (B, N, width) to one number a picture (B,)."""
+"""From the tokens after the last norm (B, N, width) to one number an image (B,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +60,15 @@ def attention_gradients(
         AttentionError: The target or a gradient is not finite.
         UnsupportedModelError: A layer was not reached.
     """
-    if batch.dtype == torch.float16:
-        raise no_gradients_in_float16()
     calls: list[AttentionCall] = []
     outputs: list[Tensor] = []
 
-    def follow(call: AttentionCall) -> Tensor:
+    def handle(call: AttentionCall) -> Tensor:
+        if call.value.dtype == torch.float16:
+            raise no_gradients_in_float16()
         output = call.fused()
         if not outputs:
-            # Nothing before the first attention's output is asked for, so the graph begins here.
+            # No gradient is needed before the first attention's output, so the graph begins here.
             output = output.detach().requires_grad_()
         outputs.append(output)
         query, key, value = (part.detach() for part in (call.query, call.key, call.value))
@@ -74,20 +78,20 @@ def attention_gradients(
     depth = model.info.depth
     with torch.inference_mode(mode=False), torch.enable_grad():
         # One more than the last layer: the pass goes on to the target.
-        with intercepted(model, batch, depth, follow):
+        with intercepted(model, batch, depth, handle):
             tokens = model.run(batch)
         if len(outputs) != depth:
             raise UnsupportedModelError(
                 f"{model.info.name}: {len(outputs)} of {depth} layers were reached",
-                "this model is no plain ViT",
+                "this model is not a plain ViT",
             )
         values = target(tokens.float())
-        # A picture's target depends on that picture alone, so the sum keeps them apart.
+        # An image's target depends on that image alone, so the gradients of the sum do not mix.
         gradients = torch.autograd.grad(values.sum(), outputs)
     if not all(bool(part.isfinite().all()) for part in (values, *gradients)):
         raise AttentionError(
             "the target or its gradient is not finite",
-            "the weights or the input hold non-finite numbers; try --precision float32",
+            NOT_FINITE_HINT,
         )
-    layers = [LayerGradient(*both) for both in zip(calls, gradients, strict=True)]
+    layers = [LayerGradient(*pair) for pair in zip(calls, gradients, strict=True)]
     return values.detach(), layers

@@ -13,6 +13,7 @@ from torch.nn.functional import threshold
 
 from attnviz.attention.blocks import RowBlock, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel
+from attnviz.attention.choose import head_index
 from attnviz.attention.select import kth_smallest
 from attnviz.domain import DiscardOrder, Fusion, RolloutOptions
 
@@ -68,19 +69,18 @@ def push_rows(
     out[:, rows] += identity * kept + passed.masked_fill(~lost, 0.0)
 
 
-def fuse(block: RowBlock, heads: Sequence[int], fusion: Fusion, into: Tensor) -> None:
-    """Fuse the chosen heads of a block to rows ``into`` (R, N)."""
-    chosen = list(heads)
+def fuse(block: RowBlock, heads: Tensor, fusion: Fusion, into: Tensor) -> None:
+    """Fuse the heads of a block whose indices are ``heads`` (h,) to rows ``into`` (R, N)."""
     if fusion is Fusion.MEAN:
-        # Each row of all heads, (H, N), is weighed and summed in one pass as a product from the
-        # left; a head that is not chosen weighs nothing.
+        # Each row of all heads, (H, N), is weighted and summed in one pass as a product from the
+        # left; heads that are not chosen have weight 0.
         shares = torch.zeros_like(block.totals)
-        shares[chosen] = (block.totals[chosen] * len(chosen)).reciprocal_()
+        shares[heads] = (block.totals[heads] * len(heads)).reciprocal_()
         torch.bmm(shares.permute(1, 2, 0), block.weights.transpose(0, 1), out=into[:, None])
     else:
         attention = block.attention()
-        if len(chosen) < attention.shape[0]:
-            attention = attention[chosen]
+        if len(heads) < attention.shape[0]:
+            attention = attention[heads]
         reduce = torch.amax if fusion is Fusion.MAX else torch.amin
         reduce(attention, dim=0, out=into)
 
@@ -95,10 +95,10 @@ def layer_matrix(
     """The layer of one image, ready to be passed by a vector; made in ``matrix`` (N, N)."""
     residual = options.residual
     after = options.discard_ratio > 0 and options.discard is DiscardOrder.AFTER
-
+    index = head_index(heads, matrix.device)
     for block in row_blocks(call, output=output):
         fused = matrix[block.rows]
-        fuse(block, heads, options.fusion, fused)
+        fuse(block, index, options.fusion, fused)
         if after:
             scale = residual + (1 - residual) * fused.sum(dim=-1, keepdim=True)
             fused.mul_((1 - residual) / scale)

@@ -1,8 +1,8 @@
 """Attention maps of a batch: ``heads``, ``layers`` and ``patch``, in one pass of the model each.
 
-Only what is asked is computed: rows of the asked queries, on top of the model's fused attention.
-What needs every row (attention distance, the mean query) goes through blocks of rows, which then
-also make the block's output.
+Only the rows of the requested queries are computed, on top of the model's fused attention. What
+needs every row (attention distance, token entropy, the mean query) is computed in blocks of rows,
+which then also make the layer's output.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.arrays import as_array, grid_of
+from attnviz.attention.arrays import as_array, layout_of
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
-from attnviz.attention.stats import MatrixStats, entropy
-from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, Query, Size
-from attnviz.domain.requests import HeadsRequest, LayersRequest, PatchRequest
+from attnviz.attention.stats import MatrixStats, StatsOptions
+from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, Query
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, PatchRequest
+from attnviz.domain.row_statistics import entropy
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class _LayerRows:
-    """Of one layer: the query's rows (B, H, N), and statistics of the whole matrices, if any."""
+class _LayerResult:
+    """One layer's query rows (B, H, N), and the statistics of its matrices, one an image."""
 
     rows: FloatArray
     stats: tuple[MatrixStats, ...]
@@ -41,29 +42,30 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no class token and the query is ``cls``.
+        UnsupportedModelError: The model has no CLS token and the query is ``cls``.
     """
     info = model.info
     need_cls(info, request.query)
     layer = choose_layer(info, request.layer)
     heads = choose_heads(info, request.heads)
     chosen = list(heads)
-    whole = request.distance
-    found = _query_rows(model, batch, (layer,), request.query, distance=whole, entropy=whole)[layer]
+    layout = layout_of(model, batch)
+    options = StatsOptions(
+        mean=request.query is Query.MEAN, distance=request.distance, entropy=request.distance
+    )
+    result = _query_rows(model, batch, (layer,), options)[layer]
     maps = []
     for image in range(batch.shape[0]):
-        rows = found.rows[image, chosen]  # H, N
-        stats = found.stats[image] if whole else None
+        rows = result.rows[image, chosen]  # H, N
+        stats = result.stats[image] if request.distance else None
         maps.append(
             HeadsMaps(
-                attention=_grid(rows, info.prefix, grid_of(model, batch)),
+                attention=layout.to_grid(rows),
                 prefix=rows[:, : info.prefix],
                 entropy=entropy(rows),
                 distance=as_array(stats.distance)[chosen] if stats else None,
                 to_cls=as_array(stats.to_cls)[chosen] if stats and info.has_cls else None,
-                token_entropy=as_array(stats.entropy)[chosen]
-                if stats and stats.entropy is not None
-                else None,
+                token_entropy=as_array(stats.entropy)[chosen] if stats else None,
                 layer=layer,
                 heads=heads,
                 query=request.query,
@@ -73,29 +75,31 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
 
 
 def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) -> list[LayersMaps]:
-    """The CLS attention of every head of the asked layers, for each image of the batch.
+    """The CLS attention of every head of the chosen layers, for each image of the batch.
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no class token and the query is ``cls``.
+        UnsupportedModelError: The model has no CLS token and the query is ``cls``.
     """
     info = model.info
     need_cls(info, request.query)
     layers = choose_layers(info, request.layers)
     heads = choose_heads(info, request.heads)
     chosen = list(heads)
-    found = _query_rows(model, batch, layers, request.query, distance=request.distance)
+    layout = layout_of(model, batch)
+    options = StatsOptions(mean=request.query is Query.MEAN, distance=request.distance)
+    results = _query_rows(model, batch, layers, options)
     maps = []
     for image in range(batch.shape[0]):
-        rows = np.stack([found[layer].rows[image, chosen] for layer in layers])  # L, H, N
+        rows = np.stack([results[layer].rows[image, chosen] for layer in layers])  # L, H, N
         distance = None
         if request.distance:
             distance = np.stack(
-                [as_array(found[layer].stats[image].distance)[chosen] for layer in layers]
+                [as_array(results[layer].stats[image].distance)[chosen] for layer in layers]
             )
         maps.append(
             LayersMaps(
-                attention=_grid(rows, info.prefix, grid_of(model, batch)),
+                attention=layout.to_grid(rows),
                 prefix=rows[..., : info.prefix],
                 entropy=entropy(rows),
                 distance=distance,
@@ -110,8 +114,8 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
 def patch_maps(
     model: AttentionModel,
     batch: Tensor,
-    cells: Sequence[Sequence[tuple[int, int]]],
     request: PatchRequest,
+    cells: Sequence[Sequence[tuple[int, int]]],
 ) -> list[PatchMaps]:
     """The attention of chosen patches; ``cells[i]`` are the (row, column) queries of image i.
 
@@ -121,7 +125,8 @@ def patch_maps(
         UsageError: Layer, head or cell out of range.
     """
     info = model.info
-    grid = grid_of(model, batch)
+    layout = layout_of(model, batch)
+    grid = layout.grid
     layer = choose_layer(info, request.layer)
     heads = choose_heads(info, request.heads)
     queries = np.asarray(cells, dtype=np.int64)  # B, Q, 2
@@ -131,73 +136,73 @@ def patch_maps(
             f"rows run from 0 to {grid.height - 1}, columns from 0 to {grid.width - 1}",
         )
     index = torch.from_numpy(info.prefix + queries[..., 0] * grid.width + queries[..., 1])
-    taken: list[FloatArray] = []
+    captured: list[FloatArray] = []
 
-    def take(call: AttentionCall) -> None:
+    def handle(call: AttentionCall) -> None:
         if call.layer != layer:
             return
         for image in range(batch.shape[0]):
             rows = call.of_image(image).rows(index[image].to(batch.device))[0]  # H, Q, N
-            taken.append(as_array(rows.transpose(0, 1))[:, list(heads)])  # Q, H, N
+            captured.append(as_array(rows.transpose(0, 1))[:, list(heads)])  # Q, H, N
 
-    capture(model, batch, layer, take)
+    capture(model, batch, layer, handle)
     return [
         PatchMaps(
-            attention=_grid(rows, info.prefix, grid),
+            attention=layout.to_grid(rows),
             prefix=rows[..., : info.prefix],
             entropy=entropy(rows),
             cells=queries[image],
             layer=layer,
             heads=heads,
         )
-        for image, rows in enumerate(taken)
+        for image, rows in enumerate(captured)
     ]
 
 
 def _query_rows(
-    model: AttentionModel,
-    batch: Tensor,
-    layers: Sequence[int],
-    query: Query,
-    *,
-    distance: bool,
-    entropy: bool = False,
-) -> dict[int, _LayerRows]:
-    """The query's rows of the asked layers, and the asked statistics of their whole matrices."""
-    last = max(layers)
-    found: dict[int, _LayerRows] = {}
-    mean = query is Query.MEAN
-    whole = mean or distance or entropy
+    model: AttentionModel, batch: Tensor, layers: Sequence[int], options: StatsOptions
+) -> dict[int, _LayerResult]:
+    """The query's rows of the chosen layers, with the statistics that ``options`` name.
 
-    def take(call: AttentionCall) -> Tensor | None:
+    The query is the mean over the patches where ``options.mean`` is set, else token 0.
+    """
+    last = max(layers)
+    results: dict[int, _LayerResult] = {}
+
+    def handle(call: AttentionCall) -> Tensor | None:
         if call.layer not in layers:
             return None
-        stats: list[MatrixStats] = []
-        output = torch.empty_like(call.query) if whole and call.layer != last else None
-        for image in range(batch.shape[0] if whole else 0):
-            one = MatrixStats(
-                model.info.heads, model.info.prefix, grid_of(model, batch), model.info.patch,
-                batch.device, mean=mean, distance=distance, entropy=entropy,
-            )  # fmt: skip
-            part = None if output is None else output[image]
-            for block in row_blocks(call.of_image(image), output=part, logits=entropy):
-                one.add(block)
-            stats.append(one)
-        first = torch.zeros(1, dtype=torch.long, device=batch.device)
-        if mean:
-            rows = torch.stack([one.mean_row for one in stats])  # B, H, N
-        elif whole:
-            rows = call.unchecked_rows(first)[:, :, 0]
-        else:
-            output = None if call.layer == last else call.fused()
-            rows = call.rows(first, output)[:, :, 0]
-        found[call.layer] = _LayerRows(as_array(rows), tuple(stats))
+        if options:
+            output = None if call.layer == last else torch.empty_like(call.query)
+            results[call.layer] = _from_blocks(model, batch, call, options, output)
+            return output
+        output = None if call.layer == last else call.fused()
+        rows = call.rows(call.first_token, output)[:, :, 0]
+        results[call.layer] = _LayerResult(as_array(rows), ())
         return output
 
-    capture(model, batch, last, take)
-    return found
+    capture(model, batch, last, handle)
+    return results
 
 
-def _grid(rows: FloatArray, prefix: int, grid: Size) -> FloatArray:
-    """The patch part of rows (..., N) as (..., gh, gw)."""
-    return np.ascontiguousarray(rows[..., prefix:]).reshape(*rows.shape[:-1], *grid)
+def _from_blocks(
+    model: AttentionModel,
+    batch: Tensor,
+    call: AttentionCall,
+    options: StatsOptions,
+    output: Tensor | None,
+) -> _LayerResult:
+    """A layer's query rows and statistics from all its rows; fills ``output`` (B, H, N, d)."""
+    layout, heads = layout_of(model, batch), model.info.heads
+    stats: list[MatrixStats] = []
+    for image in range(batch.shape[0]):
+        one = MatrixStats(layout, heads, options, batch.device)
+        part = None if output is None else output[image]
+        for block in row_blocks(call.of_image(image), output=part, logits=options.entropy):
+            one.add(block)
+        stats.append(one)
+    if options.mean:
+        rows = torch.stack([one.mean_row for one in stats])  # B, H, N
+    else:
+        rows = call.unchecked_rows(call.first_token)[:, :, 0]
+    return _LayerResult(as_array(rows), tuple(stats))

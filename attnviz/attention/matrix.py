@@ -1,7 +1,7 @@
 """Whole attention matrices, before and after softmax, as means over blocks of tokens.
 
-A matrix of 3,601 tokens takes 52 MB a head, and no page has 3,601 pixels for it; so its rows pass
-by once and only the means over blocks are kept, unless the whole is asked for.
+A matrix of 3,601 tokens takes 52 MB a head, and no page has 3,601 pixels for it; so its rows are
+computed once and only the means over blocks are kept, unless the whole matrix is requested.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.arrays import as_array, grid_of
+from attnviz.attention.arrays import TokenLayout, as_array, layout_of
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
-from attnviz.attention.memory import CELLS_MOST, check_whole
+from attnviz.attention.memory import MAX_CELLS, check_whole
 from attnviz.domain import MatrixMaps, ModelInfo, Size
-from attnviz.domain.requests import MatrixRequest
+from attnviz.domain.kinds import MatrixRequest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.domain import FloatArray, IntArray
 
-DRAWN_MOST = 4
-"""Heads whose matrices are drawn when none are named."""
+DRAWN_HEADS = 4
+"""Heads whose matrices are drawn by default, at most."""
 
 
-def block_edges(prefix: int, grid: Size, most: int = CELLS_MOST) -> IntArray:
-    """Where blocks of tokens begin, and where the last ends: (n + 1,), n at most prefix + most.
+def block_edges(prefix: int, grid: Size, most: int = MAX_CELLS) -> IntArray:
+    """Where blocks of tokens begin, and where the last one ends: (n + 1,), n at most prefix + most.
 
-    Prefix tokens stand alone. Patches come in equal runs of one row of the grid, the last of a row
-    shorter, or in equal numbers of whole rows where the grid has more than ``most``.
+    Each prefix token is a block. Patches form equal runs within a grid row, the last of a row
+    shorter, or equal numbers of whole rows where the grid has more than ``most`` rows.
     """
     if grid.height > most:
         step = -(-grid.height // most) * grid.width
@@ -49,7 +49,7 @@ def block_edges(prefix: int, grid: Size, most: int = CELLS_MOST) -> IntArray:
 
 
 class BlockMeans:
-    """Means of matrices (H, N, N) over blocks of tokens, from their rows as they pass by."""
+    """Means of matrices (H, N, N) over blocks of tokens, accumulated row by row."""
 
     def __init__(self, heads: int, edges: IntArray) -> None:
         self._edges = edges
@@ -58,12 +58,12 @@ class BlockMeans:
         self._area = np.outer(sizes, sizes)
         self._sums = np.zeros((heads, sizes.size, sizes.size), np.float32)
 
-    def add(self, place: int, rows: slice, values: NDArray[np.float32]) -> None:
-        """Take rows (R, N) of one matrix into its sums. Each row comes once."""
+    def add(self, index: int, rows: slice, values: NDArray[np.float32]) -> None:
+        """Add rows (R, N) of matrix ``index`` to its sums. Each row is added once."""
         columns = np.add.reduceat(values, self._edges[:-1], axis=1, dtype=np.float64)  # R, n
         cells = self._cell[rows]
         starts = np.flatnonzero(np.diff(cells, prepend=-1))
-        self._sums[place, cells[starts]] += np.add.reduceat(columns, starts, axis=0)
+        self._sums[index, cells[starts]] += np.add.reduceat(columns, starts, axis=0)
 
     @property
     def means(self) -> FloatArray:
@@ -71,21 +71,15 @@ class BlockMeans:
         return np.asarray(self._sums / self._area, np.float32)
 
 
-class _Layer:
-    """What the blocks of one image's layer add up to, for the chosen heads."""
+class _LayerSums:
+    """One layer of one image, accumulated over its blocks, for the chosen heads (h)."""
 
     def __init__(
-        self,
-        info: ModelInfo,
-        grid: Size,
-        heads: tuple[int, ...],
-        device: torch.device,
-        *,
-        whole: bool,
+        self, layout: TokenLayout, heads: tuple[int, ...], device: torch.device, *, whole: bool
     ) -> None:
-        tokens, count = info.prefix + grid.height * grid.width, len(heads)
-        self.places = {head: place for place, head in enumerate(heads)}
-        self.edges = block_edges(info.prefix, grid)
+        tokens, count = layout.tokens, len(heads)
+        self.heads = heads
+        self.edges = block_edges(layout.prefix, layout.grid)
         self.logits = BlockMeans(count, self.edges)
         self.attention = BlockMeans(count, self.edges)
         self.entropy = torch.zeros(count, tokens, device=device)
@@ -97,19 +91,19 @@ class _Layer:
             self.whole = (np.empty(shape, np.float32), np.empty(shape, np.float32))
 
     def add(self, block: MatrixRows) -> None:
-        """Take a block in."""
-        for head, place in self.places.items():
+        """Accumulate a block."""
+        for index, head in enumerate(self.heads):
             weights = block.attention[head]
-            self.entropy[place, block.rows] = -torch.xlogy(weights, weights).sum(dim=-1) + 0.0
-            self.to_first[place, block.rows] = weights[:, 0]
+            self.entropy[index, block.rows] = -torch.xlogy(weights, weights).sum(dim=-1) + 0.0
+            self.to_first[index, block.rows] = weights[:, 0]
             logits, attention = as_array(block.logits[head]), as_array(weights)
-            self.logits.add(place, block.rows, logits)
-            self.attention.add(place, block.rows, attention)
-            low, high = self.range[place]
-            self.range[place] = min(low, logits.min()), max(high, logits.max())
+            self.logits.add(index, block.rows, logits)
+            self.attention.add(index, block.rows, attention)
+            low, high = self.range[index]
+            self.range[index] = min(low, logits.min()), max(high, logits.max())
             if self.whole is not None:
-                self.whole[0][place, block.rows] = logits
-                self.whole[1][place, block.rows] = attention
+                self.whole[0][index, block.rows] = logits
+                self.whole[1][index, block.rows] = attention
 
 
 def matrix_maps(model: AttentionModel, batch: Tensor, request: MatrixRequest) -> list[MatrixMaps]:
@@ -117,59 +111,59 @@ def matrix_maps(model: AttentionModel, batch: Tensor, request: MatrixRequest) ->
 
     Raises:
         UsageError: Layer or head out of range.
-        MemoryNeededError: The whole matrices are asked for and are too many to hold.
+        MemoryNeededError: The whole matrices are requested and too large to hold.
     """
     info = model.info
     layer = choose_layer(info, request.layer)
     heads = choose_heads(info, request.heads)
-    grid = grid_of(model, batch)
+    layout = layout_of(model, batch)
     if request.whole:
-        check_whole(info, len(heads), info.prefix + grid.height * grid.width)
-    made: list[MatrixMaps] = []
+        check_whole(info, len(heads), layout.tokens)
+    maps: list[MatrixMaps] = []
 
-    def take(call: AttentionCall) -> None:
+    def handle(call: AttentionCall) -> None:
         if call.layer != layer:
             return
         for image in range(batch.shape[0]):
-            found = _Layer(info, grid, heads, batch.device, whole=request.whole)
+            sums = _LayerSums(layout, heads, batch.device, whole=request.whole)
             for block in matrix_rows(call.of_image(image)):
-                found.add(block)
-            made.append(_maps_of(found, info, grid, layer, all_drawn=request.heads is not None))
+                sums.add(block)
+            maps.append(_maps(sums, info, layout, layer, draw_all=request.heads is not None))
 
-    capture(model, batch, layer, take)
-    return made
+    capture(model, batch, layer, handle)
+    return maps
 
 
-def _maps_of(
-    found: _Layer, info: ModelInfo, grid: Size, layer: int, *, all_drawn: bool
+def _maps(
+    sums: _LayerSums, info: ModelInfo, layout: TokenLayout, layer: int, *, draw_all: bool
 ) -> MatrixMaps:
-    heads = tuple(found.places)
-    entropy, to_cls = as_array(found.entropy), as_array(found.to_first[:, info.prefix :])
-    shown = range(len(heads)) if all_drawn else spread_heads(entropy.mean(axis=1))
-    logits, attention = found.logits.means, found.attention.means  # H, n, n
+    heads = sums.heads
+    entropy, to_first = as_array(sums.entropy), as_array(sums.to_first)
+    drawn = list(range(len(heads)) if draw_all else spread_heads(entropy.mean(axis=1)))
+    logits, attention = sums.logits.means, sums.attention.means  # h, n, n
     return MatrixMaps(
-        cell_logits=logits[list(shown)],
-        cell_attention=attention[list(shown)],
+        cell_logits=logits[drawn],
+        cell_attention=attention[drawn],
         mean_logits=logits.mean(axis=0),
         mean_attention=attention.mean(axis=0),
-        edges=found.edges,
+        edges=sums.edges,
         token_entropy=entropy,
-        to_cls=to_cls.reshape(-1, *grid) if info.has_cls else None,
-        logit_range=found.range,
-        grid=grid,
+        to_cls=layout.to_grid(to_first) if info.has_cls else None,
+        logit_range=sums.range,
+        grid=layout.grid,
         layer=layer,
         heads=heads,
-        drawn=tuple(heads[place] for place in shown),
-        logits=found.whole[0] if found.whole else None,
-        attention=found.whole[1] if found.whole else None,
+        drawn=tuple(heads[index] for index in drawn),
+        logits=sums.whole[0] if sums.whole else None,
+        attention=sums.whole[1] if sums.whole else None,
     )
 
 
-def spread_heads(entropy: FloatArray, most: int = DRAWN_MOST) -> tuple[int, ...]:
-    """Places of at most ``most`` heads, spaced evenly by rank of their entropy (H,), in order.
+def spread_heads(entropy: FloatArray, most: int = DRAWN_HEADS) -> tuple[int, ...]:
+    """Indices of at most ``most`` heads, spaced evenly by rank of their entropy (H,), in order.
 
-    So a few matrices show what the heads of a layer have to offer; the mean takes all of them.
+    A few matrices then span the kinds of heads of a layer; the mean is over all of them.
     """
     order = np.argsort(entropy, kind="stable")
-    places = np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int)
-    return tuple(sorted(int(order[place]) for place in places))
+    ranks = np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int)
+    return tuple(sorted(int(order[rank]) for rank in ranks))

@@ -1,6 +1,6 @@
-"""Whole attention matrices in order, for what needs them as they are: logits, then attention.
+"""Whole attention matrices row by row: logits, and attention normalised.
 
-``blocks.row_blocks`` is for what only adds up: it is faster and leaves rows unnormalised.
+``blocks.row_blocks`` is faster, but leaves rows unnormalised; it is for sums over rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attnviz.attention.capture import AttentionCall, add_mask
 class MatrixRows:
     """Rows ``rows`` of all heads of one image: logits and attention (H, R, N) float32.
 
-    Both tensors are work buffers: they hold their values until the next rows are asked for.
+    Both tensors are work buffers: they are valid until the next rows are requested.
     """
 
     rows: slice

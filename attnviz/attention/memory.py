@@ -1,4 +1,4 @@
-"""How much memory a run needs, estimated before it starts rather than met in the middle."""
+"""How much memory a run needs, estimated before it starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import torch
 from attnviz.attention.blocks import most_rows
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
-from attnviz.domain.requests import CommandRequest, MatrixRequest, RelevanceRequest, RolloutRequest
+from attnviz.domain.kinds import (
+    CommandRequest,
+    MatrixRequest,
+    RelevanceRequest,
+    RolloutRequest,
+    kind_of,
+)
+from attnviz.domain.options import resolve
 from attnviz.errors import MemoryNeededError
 
 WIDTHS = 14
@@ -20,45 +27,63 @@ WIDTHS = 14
 and v, or the hidden layer of the MLP before and after its activation."""
 
 KEPT_WIDTHS = 26
-"""Floats a token that a block keeps for the way back, in the same units: what its norms, attention
-and activation were given and gave, and a gradient. Measured: 13 in plain blocks, 24 in gated."""
+"""Floats a token that a block keeps for the backward pass, in the same units: inputs and outputs of
+its norms, attention and activation, and a gradient. Measured: 13 in plain blocks, 24 in gated."""
 
-WRITTEN_WIDTHS = 4
-"""Floats a token that contributions to CLS take beside the pass, in the same units."""
+CONTRIBUTION_WIDTHS = 4
+"""Floats a token that contributions to CLS need besides the pass, in the same units."""
 
-CELLS_MOST = 1000
-"""Blocks of patches along each side of a matrix that is drawn; a page at 300 dpi has fewer pixels
-for it, and up to as many patches every one is a block of its own."""
+MAX_CELLS = 1000
+"""Blocks of patches along each side of a drawn matrix, at most: a page at 300 dpi has fewer pixels
+for it. With fewer patches each is a block of its own."""
 
 WHOLE_LIMIT_BYTES = 2_000_000_000
-"""How much the whole matrices of one picture may take, before and after softmax together."""
+"""Size of the whole matrices of one image, before and after softmax together, at most."""
 
 SHARE = 0.9
-"""How much of the free memory may be planned for."""
+"""Share of the free memory that a run may plan to use."""
+
+UNKNOWN_BATCH = 1 << 16
+"""Images in a batch, at most, where the free memory is unknown."""
 
 
 def largest_batch(
-    info: ModelInfo, size: Size, command: CommandRequest, device: torch.device
+    info: ModelInfo, size: Size, request: CommandRequest, device: torch.device
 ) -> int:
-    """How many pictures of a model input size fit together.
+    """How many images of a model input size fit together, at least 1.
 
     Raises:
-        MemoryNeededError: Not even one fits; the message gives the largest size that does.
+        MemoryNeededError: Not even one fits.
+    """
+    check_memory(info, size, request, device)
+    free = free_bytes(device)
+    if free is None:
+        return UNKNOWN_BATCH
+    return max(1, int(SHARE * free / needed_bytes(info, tokens_of(info, size), request, device)))
+
+
+def check_memory(
+    info: ModelInfo, size: Size, request: CommandRequest, device: torch.device
+) -> None:
+    """Raise unless one image of a model input size fits into memory.
+
+    Raises:
+        MemoryNeededError: It does not fit; the message gives the largest size that does.
     """
     free = free_bytes(device)
     if free is None:
-        return 1 << 16
-    needed = needed_bytes(info, tokens_of(info, size), command, device)
+        return
+    needed = needed_bytes(info, tokens_of(info, size), request, device)
     if needed <= SHARE * free:
-        return int(SHARE * free / needed)
+        return
     raise MemoryNeededError(
         f"a model input of {size} needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free",
-        f"the largest square that fits is about --size {largest_side(info, command, device, free)}",
+        f"the largest square that fits is about --size {largest_side(info, request, device, free)}",
     )
 
 
 def fits_beside(info: ModelInfo, size: Size, command: CommandRequest, count: int) -> bool:
-    """Whether ``count`` pictures of a model input size fit into memory side by side on the CPU."""
+    """Whether ``count`` images of one size fit into the CPU's memory at the same time."""
     cpu = torch.device("cpu")
     free = free_bytes(cpu)
     if free is None:
@@ -67,9 +92,9 @@ def fits_beside(info: ModelInfo, size: Size, command: CommandRequest, count: int
 
 
 def multiplications(info: ModelInfo, size: Size) -> float:
-    """About how many multiplications a plain pass of one picture takes.
+    """Approximate number of multiplications in a plain pass of one image.
 
-    In a block of width w every token takes 12 w^2 for the weights and 2 N w for the attention.
+    In a block of width w every token takes 12 w^2 for the weights and 2 N w for attention.
     """
     tokens = tokens_of(info, size)
     return float(info.depth * tokens * info.width * (12 * info.width + 2 * tokens))
@@ -77,7 +102,7 @@ def multiplications(info: ModelInfo, size: Size) -> float:
 
 @contextmanager
 def memory_errors(size: Size) -> Iterator[None]:
-    """What torch and Python raise for want of memory, as the error that says what to do.
+    """Turn the out-of-memory errors of torch and Python into MemoryNeededError.
 
     Raises:
         MemoryNeededError: The work at this model input size does not fit.
@@ -100,27 +125,36 @@ def memory_errors(size: Size) -> Iterator[None]:
 def needed_bytes(
     info: ModelInfo, tokens: int, command: CommandRequest, device: torch.device
 ) -> int:
-    """Estimated peak in bytes of one picture's pass, beyond the loaded weights."""
+    """Estimated peak in bytes of one image's pass, beyond the loaded weights."""
     block = info.heads * most_rows(info.heads, tokens, device) * tokens
     activations = 4 * (WIDTHS * info.width * tokens + block)
-    if isinstance(command, RelevanceRequest):
-        if command.method is RelevanceMethod.CONTRIBUTION:
-            return activations + 4 * WRITTEN_WIDTHS * info.width * tokens
-        return activations + 4 * KEPT_WIDTHS * info.width * tokens * info.depth
-    if isinstance(command, MatrixRequest):
-        heads = len(command.heads or range(info.heads))
-        cells = 4 * 2 * heads * min(tokens, info.prefix + CELLS_MOST) ** 2
-        whole = whole_bytes(heads, tokens) if command.whole else 0
-        return activations + 2 * cells + whole
-    if not isinstance(command, RolloutRequest):
-        return activations
+    extra = kind_of(command).extra_bytes
+    return activations + (0 if extra is None else int(resolve(extra)(info, tokens, command)))
+
+
+def relevance_bytes(info: ModelInfo, tokens: int, request: RelevanceRequest) -> int:
+    """What the way back from the target takes beyond the pass, in bytes."""
+    if request.method is RelevanceMethod.CONTRIBUTION:
+        return 4 * CONTRIBUTION_WIDTHS * info.width * tokens
+    return 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+
+
+def matrix_bytes(info: ModelInfo, tokens: int, request: MatrixRequest) -> int:
+    """What the matrices that are drawn, and the whole ones, take beyond the pass, in bytes."""
+    heads = len(request.heads or range(info.heads))
+    cells = 4 * 2 * heads * min(tokens, info.prefix + MAX_CELLS) ** 2
+    return 2 * cells + (whole_bytes(heads, tokens) if request.whole else 0)
+
+
+def rollout_bytes(info: ModelInfo, tokens: int, request: RolloutRequest) -> int:
+    """What the layers' matrices, or what makes them again, take beyond the pass, in bytes."""
     matrix = 4 * tokens * tokens
-    layers = info.depth - command.options.start_layer % info.depth
+    layers = info.depth - request.options.start_layer % info.depth
     if matrix * layers <= KEEP_LIMIT_BYTES:
-        return activations + matrix * layers
+        return matrix * layers
     kept = 4 * 3 * info.width * tokens * layers  # q, k and v of every layer
     # To find the k-th smallest value of a matrix it may have to be copied.
-    return activations + kept + (2 * matrix if command.options.discard_ratio else 0)
+    return kept + (2 * matrix if request.options.discard_ratio else 0)
 
 
 def whole_bytes(heads: int, tokens: int) -> int:
@@ -129,7 +163,7 @@ def whole_bytes(heads: int, tokens: int) -> int:
 
 
 def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
-    """Raise MemoryNeededError where the whole matrices of one picture are too large to hold."""
+    """Raise MemoryNeededError where the whole matrices of one image are too large to hold."""
     needed = whole_bytes(heads, tokens)
     if needed <= WHOLE_LIMIT_BYTES:
         return
@@ -138,7 +172,7 @@ def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
     raise MemoryNeededError(
         f"the whole matrices of {heads} heads and {tokens:,} tokens take {needed / 1e9:.1f} GB, "
         f"more than the limit of {WHOLE_LIMIT_BYTES / 1e9:g} GB",
-        f"leave out --save-data, choose fewer --heads, or a --size of at most {side}",
+        f"omit --save-data, or choose fewer --heads or a --size of at most {side}",
     )
 
 
@@ -162,7 +196,7 @@ def largest_side(
 
 
 def free_bytes(device: torch.device) -> float | None:
-    """Memory in bytes that a run may take on a device now; None where it cannot be told."""
+    """Memory in bytes that a run may use on a device now; None where it is unknown."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return float(free)
@@ -173,7 +207,7 @@ def free_bytes(device: torch.device) -> float | None:
 
 
 def _available() -> float | None:
-    """Linux's own estimate of what can be taken without swapping."""
+    """Linux's own estimate of the memory available without swapping."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -185,7 +219,7 @@ def _available() -> float | None:
 
 
 def _address_space() -> float | None:
-    """What is left below the process's own limit (ulimit -v), where one is set."""
+    """What remains below the process's own limit (ulimit -v), where one is set."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -1,4 +1,4 @@
-"""The queries and keys of whole layers, for whoever computes attention from them elsewhere."""
+"""The queries and keys of whole layers, for code that computes attention from them elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from attnviz.attention.arrays import as_array
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_layers
 from attnviz.domain import QueryKeys
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def query_keys(
     model: AttentionModel, batch: Tensor, layers: Sequence[int] | None = None
 ) -> QueryKeys:
-    """The scaled queries and the keys of the asked layers (None: all) of a (1, 3, h, w) batch.
+    """The scaled queries and the keys of the chosen layers (None: all) of a (1, 3, h, w) batch.
 
     Raises:
         UsageError: A layer out of range.
@@ -35,7 +36,7 @@ def query_keys(
     queries: list[FloatArray] = []
     keys: list[FloatArray] = []
 
-    def take(call: AttentionCall) -> None:
+    def handle(call: AttentionCall) -> None:
         if call.layer not in chosen:
             return
         if call.mask is not None:
@@ -44,8 +45,8 @@ def query_keys(
                 "an explorer page holds queries and keys only; use `attnviz patch` for this model",
             )
         call.rows(torch.tensor([0, call.query.shape[-2] - 1], device=call.query.device))
-        queries.append((call.query[0].float() * call.scale).cpu().numpy())  # H, N, d
-        keys.append(call.key[0].float().cpu().numpy())  # H, N, d
+        queries.append(as_array(call.query[0].float() * call.scale))  # H, N, d
+        keys.append(as_array(call.key[0]))  # H, N, d
 
-    capture(model, batch, chosen[-1], take)
+    capture(model, batch, chosen[-1], handle)
     return QueryKeys(np.stack(queries), np.stack(keys), chosen)

@@ -8,8 +8,8 @@ gradient-rollout  gradient rollout (jacobgil/vit-explain), with each layer's own
 
 contribution      without a gradient, see ``contribution.py``.
 
-G = df/dA of the same layer. As in rollout, the row of the tokens that the target reads is pushed
-through the layers as a vector, from the last to the first.
+G = df/dA of the same layer. As in rollout, the weights with which the target pools the tokens are
+pushed through the layers as a vector, from the last to the first.
 """
 
 from __future__ import annotations
@@ -21,84 +21,41 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from attnviz.attention.arrays import grid_of
+from attnviz.attention.arrays import as_array, layout_of
 from attnviz.attention.capture import AttentionModel
-from attnviz.attention.choose import choose_heads
+from attnviz.attention.checks import check_relevance, not_of_cls
+from attnviz.attention.choose import choose_heads, head_index
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
-from attnviz.domain import ModelInfo, Picture, RelevanceMaps, RelevanceMethod
-from attnviz.domain.requests import RelevanceRequest
-from attnviz.errors import UsageError
+from attnviz.domain import FigureImage, ModelInfo, RelevanceMaps, RelevanceMethod
+from attnviz.domain.kinds import RelevanceRequest
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The second picture of a likeness, and its feature (width,) float32."""
+    """The image that ``like`` names, and its feature (width,) float32."""
 
-    picture: Picture
+    picture: FigureImage
     feature: Tensor
 
 
 def feature(info: ModelInfo, tokens: Tensor) -> Tensor:
-    """What stands for a picture: CLS after the last norm, or the mean patch where there is no CLS.
+    """The feature of an image: CLS after the last norm, or the mean patch where there is no CLS.
 
     tokens (B, N, width) to (B, width).
     """
     return tokens[:, 0] if info.has_cls else tokens[:, info.prefix :].mean(dim=1)
 
 
-def reference_of(model: AttentionModel, batch: Tensor, picture: Picture) -> Reference:
-    """The reference of a second picture, given as a batch of one, (1, 3, h, w)."""
-    with torch.no_grad():  # an inference tensor could not stand in the target
-        found = feature(model.info, model.run(batch).float())[0]
-    return Reference(picture, found)
+def reference_of(model: AttentionModel, batch: Tensor, picture: FigureImage) -> Reference:
+    """The reference that an image makes; batch: (1, 3, h, w)."""
+    with torch.no_grad():  # an inference tensor cannot be part of a target with a gradient
+        return Reference(picture, feature(model.info, model.run(batch).float())[0])
 
 
-ALIKE = 2.5e-7
-"""Four steps of float32 below 1: cosines within count as 1."""
-
-
-def check_target(info: ModelInfo, request: RelevanceRequest) -> None:
-    """Raise unless the request has one target, and one that the model has.
-
-    Raises:
-        UsageError: No target or two, a model without classifier, a class out of range.
-    """
-    chosen = request.class_index
-    if chosen is None and request.like is None:
-        raise UsageError(
-            "relevance needs a target: --class or --like",
-            "--like SECOND.jpg asks what makes the picture like a second one; --class N what "
-            "speaks for a class, where the weights come with a classifier",
-        )
-    if chosen is not None and request.like is not None:
-        raise UsageError("--class and --like exclude each other", "choose one target")
-    if chosen is None:
-        if request.method is RelevanceMethod.CONTRIBUTION and not info.has_cls:
-            raise _not_of_cls(info)
-        return
-    if not info.classes and info.random_weights:
-        raise UsageError(
-            "--class: random weights come without a classifier",
-            "give trained weights: --checkpoint FILE, or a model's name",
-        )
-    if not info.classes:
-        raise UsageError(
-            f"--class: {info.name} has no classifier",
-            "self-supervised models have no classes: use --like SECOND.jpg",
-        )
-    if not 0 <= chosen < info.classes:
-        raise UsageError(
-            f"--class {chosen} does not exist: {info.name} has classes 0 to {info.classes - 1}"
-        )
-
-
-def _not_of_cls(info: ModelInfo) -> UsageError:
-    return UsageError(
-        f"--method contribution: the target of {info.name} is not read from CLS alone",
-        "use --method chefer",
-    )
+SAME_COSINE = 1 - 2.5e-7
+"""Cosines above count as 1; it is four steps of float32 below."""
 
 
 def relevance_maps(
@@ -108,25 +65,25 @@ def relevance_maps(
 
     Raises:
         UsageError: No such target, or head out of range.
-        UnsupportedModelError: A model that the method is not defined for.
+        UnsupportedModelError: The method is not defined for this model.
         AttentionError: A gradient is not finite, or the attention breaks an invariant.
     """
     info = model.info
-    check_target(info, request)
+    check_relevance(info, request)
     heads = choose_heads(info, request.heads)
-    grid = grid_of(model, batch)
+    layout = layout_of(model, batch)
     if request.method is RelevanceMethod.CONTRIBUTION:
         target, rows = _by_contribution(model, batch, request, reference, heads)
     else:
         target, rows = _by_gradient(model, batch, request, reference, heads)
         if reference is not None:
-            # At its highest the cosine has no gradient: what is computed there is rounding.
-            rows[target.values > 1 - ALIKE] = 0
+            # At its maximum the gradient of the cosine is 0: what is computed there is rounding.
+            rows[target.values > SAME_COSINE] = 0
     return [
         RelevanceMaps(
-            relevance=row[info.prefix :].reshape(grid),
+            relevance=layout.to_grid(row),
             prefix=row[: info.prefix],
-            value=value,
+            value=float(value),
             heads=heads,
             method=request.method,
             class_index=request.class_index,
@@ -134,14 +91,14 @@ def relevance_maps(
             like=None if reference is None else reference.picture,
         )
         for value, probability, row in zip(
-            target.values.tolist(), target.probabilities, rows.cpu().numpy(), strict=True
+            as_array(target.values), target.probabilities, as_array(rows), strict=True
         )
     ]
 
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """The target of each image (B,), and for a class its probability."""
+    """The target of each image (B,), and the probability of a class."""
 
     values: Tensor
     probabilities: Sequence[Tensor | None]
@@ -153,8 +110,7 @@ def _target(
     """The target of each image, from its tokens after the last norm (B, N, width) float32."""
     if request.class_index is None:
         assert reference is not None
-        found = feature(model.info, tokens)
-        cosines = cosine_similarity(found, reference.feature[None], dim=-1)
+        cosines = cosine_similarity(feature(model.info, tokens), reference.feature[None], dim=-1)
         return _Target(cosines, [None] * len(tokens))
     assert model.head is not None
     logits = model.head.logits(tokens)  # B, C
@@ -177,12 +133,12 @@ def _by_gradient(
         targets.append(_target(model, request, reference, tokens))
         return targets[0].values
 
-    found, layers = attention_gradients(model, batch, values)
+    target_values, layers = attention_gradients(model, batch, values)
     tokens = layers[0].call.query.shape[-2]
     if request.class_index is None:
-        place = torch.arange(tokens)
-        read = place < 1 if info.has_cls else place >= info.prefix
-        reads = read / read.sum()
+        index = torch.arange(tokens)
+        pooled = index < 1 if info.has_cls else index >= info.prefix
+        reads = pooled / pooled.sum()
     else:
         assert model.head is not None
         reads = model.head.reads(tokens)
@@ -190,7 +146,7 @@ def _by_gradient(
         carry([layer.of_image(image) for layer in layers], reads, heads, request.method)
         for image in range(len(batch))
     ]
-    return _Target(found, targets[0].probabilities), torch.stack(rows)
+    return _Target(target_values, targets[0].probabilities), torch.stack(rows)
 
 
 def _by_contribution(
@@ -207,7 +163,7 @@ def _by_contribution(
         assert model.head is not None
         direction = model.head.direction(request.class_index)
     if (request.class_index is not None and direction is None) or not info.has_cls:
-        raise _not_of_cls(info)
+        raise not_of_cls(info)
     check_norm(model.norm, info.name)
     written, cls, tokens = cls_contributions(model, batch, heads)
     target = _target(model, request, reference, tokens)
@@ -225,8 +181,8 @@ def carry(
 ) -> Tensor:
     """The relevance of every token of one image: (N,).
 
-    reads (N,): the row that is read of the product over the layers. Of Chefer's R the identity is
-    left out, so that what is returned is relevance alone.
+    reads (N,): the weights with which the target pools the tokens, sum 1. The identity of Chefer's
+    R is left out of the result.
     """
     own = reads.to(layers[0].gradient.device)[None]  # 1, N
     adds = method is RelevanceMethod.CHEFER
@@ -247,9 +203,10 @@ def fused_rows(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Rows (R, N) of a layer's F, in order.
 
-    For Chefer the positive part is taken of every head, else of their mean.
+    Chefer takes the positive part of every head, gradient rollout that of their mean.
     """
+    index = head_index(heads, layer.gradient.device)
     for block, weighted in layer.weighted_blocks():
         if method is RelevanceMethod.CHEFER:
             weighted.clamp_(min=0)
-        yield block.rows, weighted[list(heads)].mean(dim=0).clamp_(min=0)
+        yield block.rows, weighted[index].mean(dim=0).clamp_(min=0)

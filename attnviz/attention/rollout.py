@@ -7,23 +7,28 @@ a vector from the last to the first, so no two N x N matrices are ever multiplie
 With u_i = v_i / (r + (1 - r) sum_j F_ij), one layer is v' = r u + (1 - r) u F: neither the residual
 nor the renormalisation is written into the matrix. Discarding after the residual needs A' itself.
 
-Matrices of all layers are kept where they are small; where not, only q and k are, and each matrix
-is made again, rows at a time, on the way back.
+The matrices of all layers are kept where they fit; otherwise only q and k are, and each matrix is
+recomputed, a few rows at a time, on the way back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.attention.arrays import grid_of
+from attnviz.attention.arrays import TokenLayout, as_array, layout_of
 from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.checks import check_rollout_options
+from attnviz.attention.choose import (
+    choose_heads,
+    choose_layer,
+    choose_layers,
+    head_index,
+    need_cls,
+)
 from attnviz.attention.layer_matrix import (
     LayerMatrix,
     MatrixPool,
@@ -33,33 +38,10 @@ from attnviz.attention.layer_matrix import (
     push_rows,
 )
 from attnviz.domain import Fusion, Query, RolloutMaps, RolloutOptions
-from attnviz.domain.requests import RolloutRequest
-from attnviz.errors import UsageError
+from attnviz.domain.kinds import RolloutRequest
 
 KEEP_LIMIT_BYTES = 2 << 30
-"""Matrices of all layers are kept up to this size; above it they are made a second time."""
-
-
-def check_options(options: RolloutOptions) -> None:
-    """Raise UsageError for a discard ratio or residual outside [0, 1)."""
-    if not 0 <= options.discard_ratio < 1:
-        raise UsageError(
-            f"discard ratio {options.discard_ratio} is not in [0, 1)",
-            "0.9 discards the smallest 90 % of each layer's values, 0 discards nothing",
-        )
-    if not 0 <= options.residual < 1:
-        raise UsageError(
-            f"residual {options.residual} is not in [0, 1)",
-            "0.5 weighs the residual connection as much as attention; 1 would leave no attention",
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Path:
-    """The layers of one image from the start to the deepest, as matrices or as what makes them."""
-
-    kept: dict[int, LayerMatrix]
-    calls: dict[int, AttentionCall]
+"""Matrices of all layers are kept up to this size; above it they are computed a second time."""
 
 
 def rollout_maps(
@@ -69,138 +51,197 @@ def rollout_maps(
 
     Raises:
         UsageError: An option out of range.
-        UnsupportedModelError: The model has no class token and the query is ``cls``.
+        UnsupportedModelError: The model has no CLS token and the query is ``cls``.
     """
-    info = model.info
-    options = request.options
-    check_options(options)
-    need_cls(info, request.query)
-    heads = choose_heads(info, request.heads)
-    start = choose_layer(info, options.start_layer)
-    last = info.depth - 1
-    depths = tuple(d for d in choose_layers(info, (*request.depths, last)) if d >= start)
-    grid = grid_of(model, batch)
-    tokens = info.prefix + grid.height * grid.width
-    images = batch.shape[0]
-    keep = 4 * tokens * tokens * (last + 1 - start) * images <= KEEP_LIMIT_BYTES
-    paths = [_Path({}, {}) for _ in range(images)]
-    last_rows: list[Tensor] = []
-    pool = pool_of(model)
+    plan = _plan(model, batch, request)
+    recordings = _record(model, batch, plan)
+    with torch.inference_mode():
+        return [_maps(plan, recording) for recording in recordings]
 
-    def take(call: AttentionCall) -> Tensor | None:
-        if call.layer < start:
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A request resolved against a model and the size of its input.
+
+    ``options`` has the start layer's index from 0. ``depths`` (K) ascend to the last layer.
+    ``keep``: whether the fused matrices of all layers are kept.
+    """
+
+    options: RolloutOptions
+    query: Query
+    heads: tuple[int, ...]
+    depths: tuple[int, ...]
+    layout: TokenLayout
+    keep: bool
+    pool: MatrixPool
+
+    @property
+    def last(self) -> int:
+        """The last layer, and the deepest of the depths."""
+        return self.depths[-1]
+
+    @property
+    def needs_last_matrix(self) -> bool:
+        """Whether more than one row of the last layer is needed.
+
+        It meets a vector with a single entry, CLS, unless the query is the mean; but to discard,
+        the whole matrix is looked at.
+        """
+        return self.options.discard_ratio > 0 or self.query is Query.MEAN
+
+    def keeps(self, layer: int) -> bool:
+        """Whether a layer is kept as a matrix."""
+        return self.keep and (layer != self.last or self.needs_last_matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    """The layers of one image from the start layer on: as matrices, or as calls to make them from.
+
+    The call of the last layer is always there.
+    """
+
+    matrices: dict[int, LayerMatrix] = field(default_factory=dict)
+    calls: dict[int, AttentionCall] = field(default_factory=dict)
+
+
+def _plan(model: AttentionModel, batch: Tensor, request: RolloutRequest) -> _Plan:
+    info, options = model.info, request.options
+    check_rollout_options(options)
+    need_cls(info, request.query)
+    start, last = choose_layer(info, options.start_layer), info.depth - 1
+    depths = tuple(
+        depth for depth in choose_layers(info, (*request.depths, last)) if depth >= start
+    )
+    layout = layout_of(model, batch)
+    matrices = 4 * layout.tokens**2 * (last + 1 - start) * batch.shape[0]
+    return _Plan(
+        replace(options, start_layer=start),
+        request.query,
+        choose_heads(info, request.heads),
+        depths,
+        layout,
+        matrices <= KEEP_LIMIT_BYTES,
+        pool_of(model),
+    )
+
+
+def _record(model: AttentionModel, batch: Tensor, plan: _Plan) -> list[_Recording]:
+    """One pass of the model: what the rollout of each image is computed from."""
+    recordings = [_Recording() for _ in range(batch.shape[0])]
+
+    def handle(call: AttentionCall) -> Tensor | None:
+        if call.layer < plan.options.start_layer:
             return None
-        parts = [call.of_image(image) for image in range(images)]
-        if call.layer == last:
-            last_rows.extend(_query_row(part, request.query, info.prefix) for part in parts)
-        # The deepest layer meets a vector with a single entry, CLS: without a discard, its row is
-        # all that is needed of the matrix.
-        if not keep or (call.layer == last and not _needs_whole(options, request.query)):
-            for path, part in zip(paths, parts, strict=True):
-                path.calls[call.layer] = part
-            return None
-        output = None if call.layer == last else torch.empty_like(call.query)
-        for image, (path, part) in enumerate(zip(paths, parts, strict=True)):
-            part_output = None if output is None else output[image]
-            matrix = pool.take(tokens, part.query.device)
-            path.kept[call.layer] = layer_matrix(part, heads, options, matrix, part_output)
+        output = None
+        if plan.keeps(call.layer) and call.layer != plan.last:
+            output = torch.empty_like(call.query)
+        for image, recording in enumerate(recordings):
+            part = None if output is None else output[image]
+            _record_layer(call.of_image(image), plan, recording, part)
         return output
 
-    capture(model, batch, last, take)
-    maps = []
-    for path, rows in zip(paths, last_rows, strict=True):
-        with torch.inference_mode():
-            vectors = _roll(path, depths, start, heads, request, info.prefix, tokens, pool)
-        values = vectors.cpu().numpy()  # K, N
-        at_depth = np.ascontiguousarray(values[:, info.prefix :]).reshape(-1, *grid)
-        mean_last = rows[list(heads)].mean(dim=0).cpu().numpy()[info.prefix :].reshape(grid)
-        maps.append(
-            RolloutMaps(
-                rollout=at_depth[-1],
-                prefix=values[-1, : info.prefix],
-                last=mean_last,
-                options=replace(options, start_layer=start),
-                last_layer=last,
-                depths=depths,
-                at_depth=at_depth,
-                at_depth_prefix=values[:, : info.prefix],
-                heads=heads,
-                query=request.query,
-            )
+    capture(model, batch, plan.last, handle)
+    return recordings
+
+
+def _record_layer(
+    call: AttentionCall, plan: _Plan, recording: _Recording, output: Tensor | None
+) -> None:
+    """Record one layer of one image; fills ``output`` (H, N, d)."""
+    keeps = plan.keeps(call.layer)
+    if keeps:
+        matrix = plan.pool.take(plan.layout.tokens, call.query.device)
+        recording.matrices[call.layer] = layer_matrix(
+            call, plan.heads, plan.options, matrix, output
         )
-    return maps
+    if not keeps or call.layer == plan.last:
+        recording.calls[call.layer] = call
 
 
-def _query_row(call: AttentionCall, query: Query, prefix: int) -> Tensor:
-    """The row of the query in one layer of one image, every head: (H, N)."""
-    if query is Query.MEAN:
-        return patch_mean_row(call, prefix)
-    return call.rows(torch.zeros(1, dtype=torch.long, device=call.query.device))[0, :, 0]
+def _maps(plan: _Plan, recording: _Recording) -> RolloutMaps:
+    last_rows = _query_rows(recording.calls[plan.last], plan)
+    rows = as_array(_roll(plan, recording, last_rows))  # K, N
+    at_depth = plan.layout.to_grid(rows)
+    prefix = plan.layout.prefix
+    return RolloutMaps(
+        rollout=at_depth[-1],
+        prefix=rows[-1, :prefix],
+        last=plan.layout.to_grid(as_array(last_rows.mean(dim=0))),
+        options=plan.options,
+        last_layer=plan.last,
+        depths=plan.depths,
+        at_depth=at_depth,
+        at_depth_prefix=rows[:, :prefix],
+        heads=plan.heads,
+        query=plan.query,
+    )
 
 
-def _needs_whole(options: RolloutOptions, query: Query) -> bool:
-    return options.discard_ratio > 0 or query is Query.MEAN
+def _query_rows(call: AttentionCall, plan: _Plan) -> Tensor:
+    """The row of the query in one layer of one image, of the chosen heads: (h, N)."""
+    if plan.query is Query.MEAN:
+        rows = patch_mean_row(call, plan.layout.prefix)
+    else:
+        rows = call.rows(call.first_token)[0, :, 0]
+    return rows[head_index(plan.heads, rows.device)]
 
 
-def _roll(
-    path: _Path,
-    depths: Sequence[int],
-    start: int,
-    heads: Sequence[int],
-    request: RolloutRequest,
-    prefix: int,
-    tokens: int,
-    pool: MatrixPool,
-) -> Tensor:
-    """The query's rollout from each depth down to the start layer: (K, N), K depths."""
-    some = next(iter(path.calls.values())).query if path.calls else path.kept[depths[-1]].matrix
-    query = torch.zeros(tokens, device=some.device)
-    if request.query is Query.CLS:
+def _roll(plan: _Plan, recording: _Recording, last_rows: Tensor) -> Tensor:
+    """The query's rollout from each depth down to the start layer: (K, N), K depths.
+
+    last_rows (h, N): the query's row in the last layer, for the chosen heads.
+    """
+    query = torch.zeros(plan.layout.tokens, device=last_rows.device)
+    if plan.query is Query.CLS:
         query[0] = 1.0
     else:
-        query[prefix:] = 1.0 / (tokens - prefix)
-    vectors = query.repeat(len(depths), 1)
-    for layer in range(depths[-1], start - 1, -1):
-        active = [place for place, depth in enumerate(depths) if depth >= layer]
-        vectors[active] = _pass_layer(path, layer, vectors[active], heads, request, pool)
+        query[plan.layout.prefix :] = 1.0 / plan.layout.patches
+    vectors = query.repeat(len(plan.depths), 1)
+    for layer in range(plan.last, plan.options.start_layer - 1, -1):
+        # Depths ascend, so those that a layer belongs to are the last ones.
+        first = sum(depth < layer for depth in plan.depths)
+        active = vectors[first:]
+        if layer == plan.last and not plan.needs_last_matrix:
+            vectors[first:] = _pass_first_row(plan, last_rows, active)
+        else:
+            vectors[first:] = _pass_layer(plan, recording, layer, active)
     return vectors
 
 
-def _pass_layer(
-    path: _Path,
-    layer: int,
-    vectors: Tensor,
-    heads: Sequence[int],
-    request: RolloutRequest,
-    pool: MatrixPool,
-) -> Tensor:
-    options = request.options
-    whole = path.kept.pop(layer, None)
-    if whole is None and options.discard_ratio > 0:
-        matrix = pool.take(vectors.shape[1], vectors.device)
-        whole = layer_matrix(path.calls[layer], heads, options, matrix)
-    if whole is not None:
-        passed = whole.push(vectors)
-        pool.give(whole.matrix)
-        return passed
-    call = path.calls[layer]
-    residual = options.residual
+def _pass_layer(plan: _Plan, recording: _Recording, layer: int, vectors: Tensor) -> Tensor:
+    """Row vectors (K, N) times one layer's A': (K, N)."""
+    whole = recording.matrices.pop(layer, None)
+    if whole is None and plan.options.discard_ratio > 0:
+        matrix = plan.pool.take(vectors.shape[1], vectors.device)
+        whole = layer_matrix(recording.calls[layer], plan.heads, plan.options, matrix)
+    if whole is None:
+        return _pass_call(plan, recording.calls[layer], vectors)
+    result = whole.push(vectors)
+    plan.pool.give(whole.matrix)
+    return result
+
+
+def _pass_call(plan: _Plan, call: AttentionCall, vectors: Tensor) -> Tensor:
+    """``_pass_layer`` without a matrix: rows are made and used, a block at a time."""
+    identity, weight = plan.options.residual, 1 - plan.options.residual
     out = torch.zeros_like(vectors)
-    if not vectors[:, 1:].any():
-        fused = _fuse_first_row(call, heads, options.fusion)
-        push_rows(vectors, slice(0, 1), fused, residual, 1 - residual, out)
-        return out
+    index = head_index(plan.heads, vectors.device)
     for block in row_blocks(call):
         fused = vectors.new_empty(block.weights.shape[1:])
-        fuse(block, heads, options.fusion, fused)
-        push_rows(vectors, block.rows, fused, residual, 1 - residual, out)
+        fuse(block, index, plan.options.fusion, fused)
+        push_rows(vectors, block.rows, fused, identity, weight, out)
     return out
 
 
-def _fuse_first_row(call: AttentionCall, heads: Sequence[int], fusion: Fusion) -> Tensor:
-    """The fused row of token 0: (1, N)."""
-    first = torch.zeros(1, dtype=torch.long, device=call.query.device)
-    rows = call.rows(first)[0, list(heads)]  # H, 1, N
-    if fusion is Fusion.MEAN:
-        return rows.mean(dim=0)
-    return rows.amax(dim=0) if fusion is Fusion.MAX else rows.amin(dim=0)
+def _pass_first_row(plan: _Plan, rows: Tensor, vectors: Tensor) -> Tensor:
+    """``_pass_layer`` for vectors of which only token 0 is not zero; rows (h, N): its attention."""
+    if plan.options.fusion is Fusion.MEAN:
+        fused = rows.mean(dim=0, keepdim=True)  # 1, N
+    else:
+        reduce = torch.amax if plan.options.fusion is Fusion.MAX else torch.amin
+        fused = reduce(rows, dim=0, keepdim=True)
+    identity, weight = plan.options.residual, 1 - plan.options.residual
+    out = torch.zeros_like(vectors)
+    push_rows(vectors, slice(0, 1), fused, identity, weight, out)
+    return out

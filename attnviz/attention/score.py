@@ -12,16 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from attnviz.attention.arrays import grid_of
+from attnviz.attention.arrays import as_array, layout_of
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import choose_heads, choose_layer, need_cls
+from attnviz.attention.checks import check_keep_ratio
+from attnviz.attention.choose import choose_heads, choose_layer, head_index, need_cls
 from attnviz.domain import Query, ScoreMaps
-from attnviz.domain.requests import ScoreRequest
-from attnviz.errors import UsageError
+from attnviz.domain.kinds import ScoreRequest
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray
@@ -51,42 +50,40 @@ def keep_highest(score: FloatArray, keep_ratio: float) -> BoolArray:
     return kept.reshape(score.shape)
 
 
-def check_keep_ratio(keep_ratio: float) -> None:
-    """Raise UsageError unless the ratio is in (0, 1]."""
-    if not 0 < keep_ratio <= 1:
-        raise UsageError(f"keep ratio {keep_ratio} is not in (0, 1]", "0.7 keeps 70 % of tokens")
-
-
 def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> list[ScoreMaps]:
     """The token score of a layer for each image of a (B, 3, h, w) batch.
 
     Raises:
         UsageError: Layer, head or keep ratio out of range.
-        UnsupportedModelError: The model has no class token.
+        UnsupportedModelError: The model has no CLS token.
     """
     info = model.info
     need_cls(info, Query.CLS)
     check_keep_ratio(request.keep_ratio)
     layer = choose_layer(info, request.layer)
     heads = choose_heads(info, request.heads)
-    grid = grid_of(model, batch)
+    layout = layout_of(model, batch)
     maps: list[ScoreMaps] = []
 
-    def take(call: AttentionCall) -> None:
+    def handle(call: AttentionCall) -> None:
         if call.layer != layer:
             return
-        first = torch.zeros(1, dtype=torch.long, device=batch.device)
+        index = head_index(heads, batch.device)
         for image in range(batch.shape[0]):
             one = call.of_image(image)
-            cls_row = one.unchecked_rows(first)[0, list(heads), 0]  # H, N
-            patch_mean = patch_mean_row(one, info.prefix)[list(heads)]  # H, N
+            cls_row = one.unchecked_rows(one.first_token)[0, index, 0]  # H, N
+            patch_mean = patch_mean_row(one, info.prefix)[index]  # H, N
             terms = score_terms(cls_row, patch_mean, info.prefix)
-            cls_term, patch_term = (term.cpu().numpy().reshape(grid) for term in terms)
+            cls_all, patch_all = score_terms(cls_row, patch_mean, 0)  # N
+            prefix = as_array(cls_all + patch_all)[: info.prefix]
+            cls_term, patch_term = (as_array(term).reshape(layout.grid) for term in terms)
             score = cls_term + patch_term
             kept = keep_highest(score, request.keep_ratio)
             maps.append(
-                ScoreMaps(score, cls_term, patch_term, kept, request.keep_ratio, layer, heads)
+                ScoreMaps(
+                    score, cls_term, patch_term, kept, request.keep_ratio, layer, heads, prefix
+                )
             )
 
-    capture(model, batch, layer, take)
+    capture(model, batch, layer, handle)
     return maps

@@ -11,17 +11,21 @@ if TYPE_CHECKING:
     from attnviz.domain import FloatArray
 
 SMALL = 1 << 17
+"""Up to this many values, all are selected from at once."""
+
 SAMPLE = 1 << 15
+"""Values in the sample that brackets the answer."""
+
 CHUNK = 1 << 16
-"""Values that are looked at together: they stay in cache."""
+"""Values compared at a time: they stay in cache."""
 
 
 def kth_smallest(values: Tensor, k: int) -> float:
     """The k-th smallest (k from 1) of a contiguous float32 tensor of any shape.
 
-    A sample brackets the answer, one pass counts what lies below the bracket and collects what
-    lies in it, and the answer is selected among those few (Floyd & Rivest 1975). When the sample
-    misleads, the whole is selected from instead: the result is exact in any case.
+    A sample brackets the answer, one pass counts the values below the bracket and collects those
+    within, and the answer is selected from these few (Floyd & Rivest 1975). Where the bracket
+    misses, all values are selected from: the result is always exact.
     """
     count = values.numel()
     if not 1 <= k <= count:
@@ -39,8 +43,8 @@ def kth_smallest(values: Tensor, k: int) -> float:
 
 
 def _bracket(flat: FloatArray, k: int) -> tuple[float, float]:
-    """Two values that the k-th smallest very probably lies between."""
-    # An odd stride does not fall in step with the rows of a matrix.
+    """Two values between which the k-th smallest very probably lies."""
+    # An odd stride does not stay in step with the rows of a matrix.
     sample = np.sort(flat[:: (flat.size // SAMPLE) | 1])
     share_below = k / flat.size
     margin = 4 * (sample.size * share_below * (1 - share_below)) ** 0.5 + 4
@@ -52,7 +56,7 @@ def _bracket(flat: FloatArray, k: int) -> tuple[float, float]:
 
 
 def _collect(flat: FloatArray, low: float, high: float) -> tuple[int, FloatArray]:
-    """How many values lie below ``low``, and those from ``low`` to ``high``."""
+    """The number of values below ``low``, and the values from ``low`` to ``high``."""
     below = 0
     band: list[FloatArray] = []
     for start in range(0, flat.size, CHUNK):

@@ -1,146 +1,145 @@
-"""Numbers of attention rows: entropy, focus, attention distance (docs/definitions.md)."""
+"""Statistics of whole attention matrices, block by block (docs/definitions.md)."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.attention.arrays import TokenLayout
 from attnviz.attention.blocks import RowBlock, row_sum
 from attnviz.domain import Size
 
-if TYPE_CHECKING:
-    from attnviz.domain import FloatArray
 
+@dataclass(frozen=True)
+class StatsOptions:
+    """Which statistics to compute; each is another pass over N x N values.
 
-def entropy(rows: FloatArray) -> FloatArray:
-    """Entropy in nats of rows (..., N) that sum to 1: (...), with 0 ln 0 = 0 and no epsilon.
-
-    Between 0 (one token has all) and ln N (uniform).
+    ``mean``: the mean row of the patch queries. ``distance``: the mean attention distance.
+    ``entropy``: of every row.
     """
-    values = rows.astype(np.float64)
-    logs = np.log(values, out=np.zeros_like(values), where=values > 0)
-    # Adding 0.0 turns the -0.0 of a one-hot row into 0.0.
-    return np.asarray(-(values * logs).sum(axis=-1) + 0.0, dtype=np.float32)
 
+    mean: bool = False
+    distance: bool = False
+    entropy: bool = False
 
-def focus(patches: FloatArray) -> FloatArray:
-    """Largest over mean weight of the patch tokens (..., gh, gw): (...), 1 when uniform."""
-    flat = patches.reshape(*patches.shape[:-2], -1).astype(np.float64)
-    mean = flat.mean(axis=-1)
-    ratio = np.divide(flat.max(axis=-1), mean, out=np.ones_like(mean), where=mean > 0)
-    return np.asarray(ratio, dtype=np.float32)
-
-
-def uniform_entropy(tokens: int) -> float:
-    """Natural log of N: the largest entropy that a row over ``tokens`` tokens can have, in nats."""
-    return math.log(tokens)
+    def __bool__(self) -> bool:
+        return self.mean or self.distance or self.entropy
 
 
 class MatrixStats:
-    """What the blocks of one layer and image add up to, head by head.
+    """Statistics of one layer of one image, accumulated over its blocks, per head.
 
-    ``mean_row`` (H, N): the mean over the patch queries. ``distance`` (H,): the mean attention
-    distance over the patch queries, input pixels. ``entropy`` (H, N): of every row, nats.
-    ``to_first`` (H, N): the attention of every token to token 0. The first three are only filled
-    when asked for, since each is another pass over N x N values.
+    ``to_first`` (H, N) float32: attention of every token to token 0.
     """
 
     def __init__(
-        self,
-        heads: int,
-        prefix: int,
-        grid: Size,
-        patch: int,
-        device: torch.device,
-        *,
-        mean: bool = True,
-        distance: bool = True,
-        entropy: bool = True,
+        self, layout: TokenLayout, heads: int, options: StatsOptions, device: torch.device
     ) -> None:
-        tokens = prefix + grid.height * grid.width
-        self.prefix = prefix
-        self.grid = grid
-        self.entropy = torch.zeros(heads, tokens, device=device) if entropy else None
-        self.to_first = torch.zeros(heads, tokens, device=device)
-        self._sum = torch.zeros(heads, tokens, device=device) if mean else None
-        self._measures = measures(grid, patch).to(device) if distance else None
-        # Of every cell and head: weights times distances, and weights, summed.
-        self._reach = torch.zeros(grid.height * grid.width, heads, 2, device=device)
+        shape = (heads, layout.tokens)
+        self._layout = layout
+        self.to_first = torch.zeros(shape, device=device)
+        self._sum = torch.zeros(shape, device=device) if options.mean else None
+        self._entropy = torch.zeros(shape, device=device) if options.entropy else None
+        self._distance = DistanceSums(layout, heads, device) if options.distance else None
 
     def add(self, block: RowBlock) -> None:
-        """Take the rows of a block into the numbers. Each row comes once."""
+        """Accumulate a block. Each row is added once; entropy needs the block's logits."""
         rows, totals = block.rows, block.totals[..., 0]  # H, R
-        skip = min(max(0, self.prefix - rows.start), rows.stop - rows.start)
+        skip = min(max(0, self._layout.prefix - rows.start), rows.stop - rows.start)
         self.to_first[:, rows] = block.weights[..., 0] / totals
         if self._sum is not None:
             self._sum += row_sum(block, skip)
-        if self.entropy is not None and block.logits is not None:
-            # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is taken.
+        if self._entropy is not None:
+            if block.logits is None:
+                raise ValueError("entropy needs blocks with logits")
+            # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is needed.
             mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
-            self.entropy[:, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
-        if self._measures is not None and skip < rows.stop - rows.start:
-            patches = block.weights[:, skip:, self.prefix :]
-            self._measure(patches, rows.start + skip - self.prefix, self._measures)
+            self._entropy[:, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
+        if self._distance is not None and skip < rows.stop - rows.start:
+            patches = block.weights[:, skip:, self._layout.prefix :]
+            self._distance.add(patches, rows.start + skip - self._layout.prefix)
 
-    def _measure(self, patches: Tensor, first: int, measures: Tensor) -> None:
-        """Sum up how far some cells from ``first`` on attend; patches: (H, R, n), their weights.
+    @property
+    def entropy(self) -> Tensor:
+        """Entropy of every row in nats: (H, N) float32.
 
-        Cells of one grid row are one batch, so that weights and distances are read once, where
-        they lie.
+        Raises:
+            ValueError: The options exclude it.
         """
-        rows = patches.transpose(0, 1)  # R, H, n
-        width, cells = self.grid.width, patches.shape[-1]
-        cell, end = first, first + rows.shape[0]
-        while cell < end:
-            row, column = divmod(cell, width)
-            until = min(cell - column + width, end)
-            from_row = (self.grid.height - 1 - row) * width
-            own = measures[column : column + until - cell, from_row : from_row + cells]
-            torch.bmm(rows[cell - first : until - first], own, out=self._reach[cell:until])
-            cell = until
+        if self._entropy is None:
+            raise ValueError("the statistics were made without entropy")
+        return self._entropy
 
     @property
     def distance(self) -> Tensor:
-        """Mean attention distance (H,) over all patch queries, input pixels, float32.
+        """Mean attention distance over the patch queries, in input pixels: (H,) float32.
 
         Raises:
-            ValueError: It was not asked for.
+            ValueError: The options exclude it.
         """
-        if self._measures is None:
-            raise ValueError("the attention distance was not asked for")
-        reach = self._reach.double()
-        return (reach[..., 0] / reach[..., 1]).mean(dim=0).float()
+        if self._distance is None:
+            raise ValueError("the statistics were made without distance")
+        return self._distance.mean()
 
     @property
     def mean_row(self) -> Tensor:
-        """Mean over the patch queries of their rows: (H, N).
+        """Mean of the patch queries' rows: (H, N) float32.
 
         Raises:
-            ValueError: It was not asked for.
+            ValueError: The options exclude it.
         """
         if self._sum is None:
-            raise ValueError("the mean over the patch queries was not asked for")
-        return self._sum / (self.grid.height * self.grid.width)
+            raise ValueError("the statistics were made without mean")
+        return self._sum / self._layout.patches
 
     @property
     def to_cls(self) -> Tensor:
         """Attention of every patch to token 0: (H, gh, gw)."""
-        return self.to_first[:, self.prefix :].reshape(-1, *self.grid)
+        return self.to_first[:, self._layout.prefix :].reshape(-1, *self._layout.grid)
+
+
+class DistanceSums:
+    """Attention distance of every patch query, summed up from unnormalised rows."""
+
+    def __init__(self, layout: TokenLayout, heads: int, device: torch.device) -> None:
+        self._grid = layout.grid
+        self._distances = distance_table(layout.grid, layout.patch).to(device)
+        # Per patch query and head: sum of weight * distance, and sum of weight.
+        self._sums = torch.zeros(layout.patches, heads, 2, device=device)
+
+    def add(self, patches: Tensor, first: int) -> None:
+        """Add the rows (H, R, n) of the patch queries from number ``first`` on.
+
+        Queries of one grid row make one batched product, which reads the weights where they lie.
+        """
+        rows = patches.transpose(0, 1)  # R, H, n
+        width, count = self._grid.width, patches.shape[-1]
+        query, end = first, first + rows.shape[0]
+        while query < end:
+            row, column = divmod(query, width)
+            stop = min(query - column + width, end)
+            start = (self._grid.height - 1 - row) * width
+            distances = self._distances[column : column + stop - query, start : start + count]
+            torch.bmm(rows[query - first : stop - first], distances, out=self._sums[query:stop])
+            query = stop
+
+    def mean(self) -> Tensor:
+        """Mean over all patch queries: (H,) float32."""
+        sums = self._sums.double()
+        return (sums[..., 0] / sums[..., 1]).mean(dim=0).float()
 
 
 @lru_cache(maxsize=4)
-def measures(grid: Size, patch: int) -> Tensor:
-    """Distance in input pixels from a patch in column c to one some rows and columns away, and 1.
+def distance_table(grid: Size, patch: int) -> Tensor:
+    """Distances in input pixels between patches by column and offset, each beside a 1.
 
-    (gw, (2 gh - 1) * gw, 2): column c, then y rows away from -(gh - 1) to gh - 1 and the other's
-    column. The distances from cell (r, c) to all cells are gh * gw neighbours in row c, from
-    (gh - 1 - r) * gw on, so no root is taken of N x N values. The 1 lets one product sum up both
-    the weights times distances and the weights.
+    (gw, (2 gh - 1) * gw, 2): the query's column; the row offset from -(gh - 1) to gh - 1 and the
+    other patch's column. The distances from patch (r, c) to all patches are gh * gw consecutive
+    entries of column c, from (gh - 1 - r) * gw on, so no N x N table of square roots is needed. The
+    1 makes one product yield both the sum of weight * distance and the sum of weights.
     """
     dy = torch.arange(1 - grid.height, grid.height)
     dx = torch.arange(grid.width)[:, None] - torch.arange(grid.width)

@@ -20,13 +20,13 @@ def verify(model: AttentionModel, batch: Tensor) -> tuple[float, ...]:
     deviations: list[float] = []
 
     def check(call: AttentionCall) -> Tensor:
-        own = call.fused()
-        ours = torch.empty_like(own)
+        expected = call.fused()
+        ours = torch.empty_like(expected)
         for image in range(batch.shape[0]):
             for _ in row_blocks(call.of_image(image), output=ours[image]):
-                pass  # made for the sake of the output
-        deviations.append(check_output(ours.float(), own, call) / call.largest_value)
-        return own
+                pass  # only the output is needed
+        deviations.append(check_output(ours.float(), expected, call) / call.largest_value)
+        return expected
 
     capture(model, batch, model.info.depth - 1, check)
     return tuple(deviations)

@@ -61,7 +61,7 @@ def rows_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def pictures_of(record: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """The pictures that a figure shows, each once, with height and width."""
+    """The images that a figure shows, each once, with height and width."""
     return {str(row["image"]): tuple(row["image_size"]) for row in rows_of(record)}
 
 

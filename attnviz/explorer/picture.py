@@ -1,4 +1,4 @@
-"""What the model saw of a picture, as a file that a page can hold."""
+"""What the model saw of an image, as a file that a page can hold."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FitGeometry
 
 LONGEST = 1024
-"""Longer side of the picture in a page, in pixels, at most: more would not be seen."""
+"""Longest side of the image in a page, in pixels: more would not be visible."""
 
 LOSSLESS_PIXELS = 1 << 16
-"""Pictures of up to so many pixels are stored as PNG: JPEG's blocks would be seen in them."""
+"""Images of up to this many pixels are stored as PNG: in them JPEG's blocks would be visible."""
 
 QUALITY = 88
 PADDING = (235, 235, 235)
-"""Colour of the part of a padded model input that lies beyond the picture, as in the figures."""
+"""Colour of the part of a padded model input beyond the image, as in the figures."""
 
 
 def seen(pixels: ByteArray, geometry: FitGeometry) -> Image.Image:
@@ -47,9 +47,9 @@ def seen(pixels: ByteArray, geometry: FitGeometry) -> Image.Image:
 
 
 def data_address(image: Image.Image) -> str:
-    """The picture as a ``data:`` address."""
+    """The image as a ``data:`` address."""
     small = image.width * image.height <= LOSSLESS_PIXELS
     kind, options = ("png", {"optimize": True}) if small else ("jpeg", {"quality": QUALITY})
-    packed = io.BytesIO()
-    image.save(packed, format=kind, **options)
-    return f"data:image/{kind};base64,{base64.b64encode(packed.getvalue()).decode('ascii')}"
+    buffer = io.BytesIO()
+    image.save(buffer, format=kind, **options)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"

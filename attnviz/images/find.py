@@ -19,11 +19,10 @@ import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, get_args
+from typing import TYPE_CHECKING, TextIO
 
 from attnviz.domain import SUMMARY, ImageFile
-from attnviz.domain.options import command_name
-from attnviz.domain.requests import CommandRequest
+from attnviz.domain.kinds import FIGURE_COMMANDS
 from attnviz.errors import AttnvizError, ImageError
 from attnviz.images.formats import IMAGE_SUFFIXES
 from attnviz.images.names import natural_key, printable
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MAGIC = frozenset("*?[")
-_WRITTEN_MARKS = frozenset("." + command_name(kind()) for kind in get_args(CommandRequest))
+_WRITTEN_MARKS = frozenset(f".{command}" for command in FIGURE_COMMANDS)
 _WRITTEN_SUMMARIES = tuple(f"{mark}.{SUMMARY}." for mark in sorted(_WRITTEN_MARKS))
 
 

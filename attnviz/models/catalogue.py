@@ -12,15 +12,18 @@ models without them compute the same attention. A file whose biases are not zero
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnviz.domain import Positions
+from attnviz.domain import Positions, Size
 from attnviz.errors import UnknownModelError
 
 NEAR_MATCHES = 4
 NEAR_CUTOFF = 0.55
+
+_TIMM_REPOSITORY = re.compile(r"^(?:hf[-_]hub:)?timm/")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ class ModelSpec:
     gated_mlp: bool = False
     rotary: bool = False
     packaged: str = ""
+
+    @property
+    def native(self) -> Size:
+        """The square input that is used when no size is given."""
+        return Size(self.native_size, self.native_size)
 
     @property
     def repository(self) -> str:
@@ -104,7 +112,7 @@ def _table(specs: Iterable[ModelSpec]) -> dict[str, ModelSpec]:
     table: dict[str, ModelSpec] = {}
     for spec in specs:
         if spec.name in table:
-            raise ValueError(f"two models are called {spec.name}")
+            raise ValueError(f"two models have the name {spec.name}")
         table[spec.name] = spec
     return table
 
@@ -137,7 +145,6 @@ MODELS = _table(
             "Apache-2.0",
             "arXiv:2104.14294",
             "demo.safetensors",
-            positions=Positions.TIMM,
             layer_scale=False,
             packaged="demo.safetensors",
         ),
@@ -153,12 +160,13 @@ ALIASES = {
 
 
 def find_spec(name: str) -> ModelSpec | None:
-    """The model of that name, alias or full timm tag; None when the catalogue has none."""
+    """The model of that name, alias, full timm tag or repository; None when there is none."""
     spec = MODELS.get(ALIASES.get(name, name))
     if spec is not None:
         return spec
+    tag = _TIMM_REPOSITORY.sub("", name)
     hub = (each for each in MODELS.values() if not each.packaged)
-    return next((each for each in hub if each.timm_name == name), None)
+    return next((each for each in hub if each.timm_name == tag), None)
 
 
 def packaged_weights(spec: ModelSpec) -> Path:
@@ -167,7 +175,7 @@ def packaged_weights(spec: ModelSpec) -> Path:
 
 
 def unknown_model(name: str, more_names: Iterable[str] = ()) -> UnknownModelError:
-    """The error for a name that nobody knows, with near matches from here and ``more_names``."""
+    """The error for an unknown name, with near matches from here and ``more_names``."""
     own = [*MODELS, *ALIASES]
     near = difflib.get_close_matches(name, own, n=NEAR_MATCHES, cutoff=NEAR_CUTOFF)
     if len(near) < NEAR_MATCHES:
@@ -176,7 +184,11 @@ def unknown_model(name: str, more_names: Iterable[str] = ()) -> UnknownModelErro
     message = f"there is no model {name!r}"
     if near:
         message += f"; did you mean {' or '.join(near)}?"
-    return UnknownModelError(message, "attnviz models lists all; a timm name of a ViT works too")
+    return UnknownModelError(
+        message,
+        "attnviz models lists all; names of timm's ViTs and ORG/NAME of the Hugging Face hub work "
+        "too",
+    )
 
 
 def cached(spec: ModelSpec) -> bool:

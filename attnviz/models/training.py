@@ -1,11 +1,11 @@
-"""A model that is being trained, as a backbone of its own that its training never notices.
+"""A snapshot of a model in training, as a backbone of its own that the training never notices.
 
-The live model is read and nothing else: it is not run, hooked, switched to evaluation or moved. Its
-twin is another module whose parameters are views of the live ones, so it costs no second set of
-weights where these are float32. A model of timm's code is copied structure by structure. Any other
-(DINO's and DINOv2's own code, transformers) becomes timm's model of its layout, the one that its
-checkpoint would become; what names and shapes do not tell (heads, norm epsilon, activation, scale)
-is read from the live modules, and refused where timm's model computes something else.
+The live model is only read: it is not run, hooked, switched to evaluation mode or moved. Its
+snapshot is another module whose parameters are views of the live ones, so it costs no second set of
+weights where these are float32. A model of timm's code is copied module by module. Any other (the
+code of DINO and DINOv2, transformers) becomes timm's model of its layout, as its checkpoint would;
+what names and shapes do not tell (heads, norm epsilon, activation, scale) is read from the live
+modules, and refused where timm's model computes something else.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnviz.domain import Positions
+from attnviz.domain import Positions, Size
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import UnsupportedModelError, UsageError
-from attnviz.models import backbone
+from attnviz.models import build
 from attnviz.models.assign import move
 from attnviz.models.backbone import Backbone
-from attnviz.models.load import FAMILIES, assemble
-from attnviz.models.weights import huggingface
-from attnviz.models.weights.checkpoint import Checkpoint, convert_original, original_facts
+from attnviz.models.build import FAMILIES
+from attnviz.models.choose import Weights
+from attnviz.models.load import assemble
+from attnviz.models.weights import hf_config, huggingface
+from attnviz.models.weights.checkpoint import Checkpoint, convert_original, infer_original
 from attnviz.models.weights.networks import preferred
 
 _IMAGENET: dict[str, Any] = {
@@ -46,14 +48,14 @@ _TIMM = frozenset(f"timm.models.{family}" for family in FAMILIES)
 _SCALE_TOLERANCE = 1e-6
 
 
-def twin_of(model: nn.Module, name: str | None = None) -> Backbone:
+def snapshot_backbone(model: nn.Module, name: str | None = None) -> Backbone:
     """The Vision Transformer inside ``model`` as it is now, in evaluation mode and float32.
 
     ``name``: what figures call it; by default the name of its class. Valid until the live weights
-    change. Call it, and run the twin, inside ``undisturbed``.
+    change. Call this, and run the snapshot, inside ``undisturbed``.
 
     Raises:
-        UsageError: There is no Vision Transformer in the model, or there are several.
+        UsageError: The model holds no Vision Transformer, or several.
         UnsupportedModelError: Its attention cannot be shown exactly.
         CheckpointError: Its tensors are not those of a known layout.
     """
@@ -142,18 +144,18 @@ def _device_of(model: nn.Module) -> torch.device:
 def _copied(live: Any, name: str) -> Backbone:
     """The same modules once more, without their hooks, around views of the same parameters."""
     if live.patch_embed.proj.weight.shape[1] != 3:
-        raise UnsupportedModelError(f"{name} does not take pictures of 3 channels")
-    twin: Any = copy.deepcopy(live, _known(live))
-    twin = twin.eval().requires_grad_(requires_grad=False)
-    if hasattr(twin, "grad_checkpointing"):
-        twin.grad_checkpointing = False
-    _take_any_size(twin)
-    given = getattr(twin, "pretrained_cfg", None) or {}
-    size = twin.patch_embed.img_size or given["input_size"][1:]
-    twin.pretrained_cfg = _IMAGENET | dict(given) | {"input_size": (3, *size)}
-    info = backbone.read_info(twin, name, type(live).__name__, Positions.TIMM)
-    twin = move(twin, _device_of(live), torch.float32)
-    return Backbone(twin, info, offset=False)
+        raise UnsupportedModelError(f"{name} does not take images of 3 channels")
+    snapshot: Any = copy.deepcopy(live, _known(live))
+    snapshot = snapshot.eval().requires_grad_(requires_grad=False)
+    if hasattr(snapshot, "grad_checkpointing"):
+        snapshot.grad_checkpointing = False
+    _take_any_size(snapshot)
+    given = getattr(snapshot, "pretrained_cfg", None) or {}
+    size = snapshot.patch_embed.img_size or given["input_size"][1:]
+    snapshot.pretrained_cfg = _IMAGENET | dict(given) | {"input_size": (3, *size)}
+    info = build.read_info(snapshot, name, type(live).__name__, Positions.TIMM)
+    snapshot = move(snapshot, _device_of(live), torch.float32)
+    return Backbone(snapshot, info, offset=False)
 
 
 def _known(live: nn.Module) -> dict[int, Any]:
@@ -176,12 +178,12 @@ def _known(live: nn.Module) -> dict[int, Any]:
     return memo
 
 
-def _take_any_size(twin: Any) -> None:
+def _take_any_size(snapshot: Any) -> None:
     """What timm's ``dynamic_img_size`` switches when a model is built."""
-    embed = twin.patch_embed
+    embed = snapshot.patch_embed
     embed.strict_img_size = False
-    if not getattr(twin, "dynamic_img_size", True):
-        twin.dynamic_img_size, embed.flatten = True, False
+    if not getattr(snapshot, "dynamic_img_size", True):
+        snapshot.dynamic_img_size, embed.flatten = True, False
         embed.output_fmt = type(embed.output_fmt)("NHWC")
 
 
@@ -191,25 +193,33 @@ def _rebuilt(live: nn.Module, name: str) -> Backbone:
     tensors = dict(live.state_dict())
     if huggingface.is_layout(tensors):
         config = _config_of(live)
-        source = huggingface.source_of(config, path)
+        source = hf_config.source_of(config, path)
         tensors, ignored = huggingface.convert(tensors, source, path)
-        facts = huggingface.facts_of(config, source, tensors, path)
+        inferred = hf_config.infer_from_config(config, tensors, path)
     else:
         source, tensors, ignored = convert_original(tensors, path)
-        facts = original_facts(tensors, source, path)
-        facts = replace(facts, **_settings(live, name, facts.width))
+        inferred = infer_original(tensors, source, path, sizes=_sizes(live))
+        inferred = replace(inferred, **_settings(live, name, inferred.width))
     checkpoint = Checkpoint(
-        path, (), None, source, tensors, facts, None, None, tuple(ignored), {}, None
+        path, (), name, None, source, tensors, inferred, None, None, tuple(ignored), {}, None
     )
     request = ModelRequest(checkpoint=path, device=str(_device_of(live)))
-    twin = assemble(request, None, checkpoint)
-    twin.info = replace(twin.info, name=name)
-    return twin
+    snapshot = assemble(request, Weights(checkpoint=checkpoint))
+    snapshot.info = replace(snapshot.info, name=name, shape="")
+    return snapshot
 
 
 def _config_of(live: Any) -> dict[str, Any]:
     config: dict[str, Any] = live.config.to_dict()
     return config
+
+
+def _sizes(live: Any) -> list[Size]:
+    """The input size that the live patch embedding was made for, where it says so."""
+    size = getattr(getattr(live, "patch_embed", None), "img_size", None)
+    if isinstance(size, int):
+        size = (size, size)
+    return [Size(*size)] if isinstance(size, tuple | list) and len(size) == 2 else []
 
 
 def _settings(live: nn.Module, name: str, width: int) -> dict[str, Any]:

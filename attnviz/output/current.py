@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 IDENTITY = (
     *("command", "model", "weights", "weights_sha256", "image_sha256", "like_sha256"),
-    *("options", "size"),
+    *("options", "size", "mask_sha256"),
 )
 """The entries of a record that decide what a figure shows."""
 
-_LOCATIONS = ("checkpoint", "like")
+_LOCATIONS = ("checkpoint", "like", "mask")
 """Options that say where something is; its hash says what it is."""
 
 
 def identity(provenance: Provenance) -> dict[str, Any]:
-    """The entries ``IDENTITY`` of the record."""
+    """The entries ``IDENTITY`` of the record, those that it has."""
     record = json.loads(to_json(provenance))
-    return {key: record[key] for key in IDENTITY}
+    return {key: record[key] for key in IDENTITY if key in record}
 
 
 def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
@@ -73,15 +73,19 @@ def rows_up_to_date(
     output: OutputRequest,
     options: Mapping[str, Any],
     rows: Sequence[tuple[str, str | None]],
+    like_sha256: str | None = None,
 ) -> bool:
     """The same of a figure of several rows: made with these options, of these rows in this order.
 
-    rows: SHA-256 of the image and of the weights, None for random weights.
+    rows: SHA-256 of the image and of the weights, None for random weights. like_sha256: of the
+    second image.
     """
     wanted = [list(row) for row in rows]
     for path in recorded_paths(plan, output):
         record = read_record(path)
         if record is None or record.get("options") != options:
+            return False
+        if record.get("like_sha256") != like_sha256:
             return False
         made = [[row["image_sha256"], row["weights_sha256"]] for row in record.get("rows", ())]
         if made != wanted:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.errors import UsageError
 from attnviz.output.atomic import probe, sweep
-from attnviz.output.name import COMMAND, STEM, filled, has_placeholder
+from attnviz.output.name import COMMAND, STEM, check_placeholders, filled, has_placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +48,10 @@ class OutputPlan:
     def path(self, suffix: str, part: str = "") -> Path:
         """The file with this suffix (``png``, ``npz``, ``csv``), or with a part before it."""
         return self.folder / ".".join(filter(None, (self.stem, self.command, part, suffix)))
+
+    def tail(self, path: Path) -> str:
+        """What follows ``STEM.COMMAND.`` in the name of one of these files."""
+        return path.name.removeprefix(f"{self.stem}.{self.command}.")
 
     def page(self, suffix: str, number: int) -> Path:
         """A page of the figure, counted from 1; the first has the plain name."""
@@ -98,6 +102,20 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error
+
+
+def check_name(text: str) -> str:
+    """The stem of file names: no path, known placeholders, short enough for a file system.
+
+    Raises:
+        UsageError: Anything else.
+    """
+    if not text.strip() or set(text) & set("/\\\0") or text in (".", ".."):
+        raise UsageError(f"--name: {text!r} is not a file name", "use --out for the folder")
+    if len(os.fsencode(text)) > LONGEST_STEM:
+        raise UsageError(f"--name: {text[:20]!r}... is too long, at most {LONGEST_STEM} bytes")
+    check_placeholders(text)
+    return text
 
 
 def _below(folder: Path, file: ImageFile) -> Path:

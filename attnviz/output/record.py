@@ -38,6 +38,8 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         more["step"] = provenance.step
     if provenance.checkpoints:
         more["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
+    if provenance.mask_sha256 is not None:
+        more["mask_sha256"] = provenance.mask_sha256
     return {
         **rows,
         **more,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import ImageFormat, WrittenFile
 from attnviz.domain.drawing import largest_dpi
+from attnviz.domain.figure_settings import figure_settings
 from attnviz.errors import OutputError
 from attnviz.output.atomic import complete_file
 from attnviz.output.read_record import read_record
@@ -34,13 +35,6 @@ a third longer and gave larger files."""
 
 MAKER = "attnviz"
 """What a file names as its program; without a version, so that versions do not change bytes."""
-
-VECTOR_SETTINGS: Any = {
-    "pdf.fonttype": 42,
-    "svg.fonttype": "none",
-    "svg.hashsalt": MAKER,
-}
-"""TrueType text that can be selected, and identifiers that depend on the drawing alone."""
 
 
 def write_figures(
@@ -92,15 +86,13 @@ def write_figure(
     Raises:
         OutputError: It cannot be written.
     """
-    import matplotlib as mpl
-
     if image_format is ImageFormat.PNG:
         return _write_png(_page_image(figure, dpi), path, made, "figure", dpi=(dpi, dpi))
     # Drawn into memory first: whatever goes wrong on the disk is then an OutputError, and
     # whatever goes wrong in the drawing is not.
     drawn = io.BytesIO()
     metadata: dict[str, Any] = _metadata(image_format, made)
-    with mpl.rc_context(VECTOR_SETTINGS):
+    with figure_settings():
         figure.savefig(drawn, format=image_format.value, dpi=dpi, metadata=metadata)
     return _write(path, drawn.getvalue(), "figure")
 
@@ -135,12 +127,11 @@ def write_pages(figures: Sequence[Figure], path: Path, dpi: int, made: Made) -> 
     Raises:
         OutputError: It cannot be written.
     """
-    import matplotlib as mpl
     from matplotlib.backends.backend_pdf import PdfPages
 
     drawn = io.BytesIO()
     with (
-        mpl.rc_context(VECTOR_SETTINGS),
+        figure_settings(),
         PdfPages(drawn, metadata=_metadata(ImageFormat.PDF, made)) as pages,
     ):
         for figure in figures:

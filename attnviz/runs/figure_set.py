@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.domain.events import UP_TO_DATE, Skipped, Started
-from attnviz.domain.requests import HeadsRequest, ScoreRequest
+from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError
 from attnviz.output.current import recorded_paths
 from attnviz.runs.preview import Outlook, outlook
@@ -18,7 +18,7 @@ from attnviz.stages.plan import plan_request
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from attnviz.domain.config_source import Origin
+    from attnviz.domain.config_source import ConfigSource
     from attnviz.domain.events import Event
     from attnviz.domain.requests import ModelRequest, RunRequest
     from attnviz.output.plan import OutputPlan
@@ -29,7 +29,7 @@ class SetFigure:
     """One entry of a set: a command over one or more pictures, and where it was written."""
 
     request: RunRequest
-    origin: Origin
+    source: ConfigSource
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
                 owner = owners.setdefault(str(path.absolute()).casefold(), figure)
                 if owner is not figure:
                     raise UsageError(
-                        f"{figure.origin.file}:{figure.origin.line}: {path} is also written by "
-                        f"the figure of line {owner.origin.line}",
+                        f"{figure.source.file}:{figure.source.line}: {path} is also written by "
+                        f"the figure of line {owner.source.line}",
                         "give one of them another name or out",
                     )
         names = tuple(f"{plan.stem}.{plan.command}" for plan in plans.values())
@@ -74,14 +74,11 @@ def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
 
 
 def _paths(plan: OutputPlan, request: RunRequest) -> list[Path]:
-    paths = recorded_paths(plan, request.output)
     command = request.command
-    if isinstance(command, ScoreRequest) and command.csv:
-        paths.append(plan.path("csv"))
-    if isinstance(command, HeadsRequest) and command.overlay:
-        # Of one head stands for those of all: overlays are PNG files under the figure's own name.
-        paths.append(plan.path("png", "head0"))
-    return paths
+    sidecars = kind_of(command).sidecars.items()
+    # Of several files beside a figure, as of the overlays, the first stands for all.
+    beside = [plan.path(sidecar.tail) for switch, sidecar in sidecars if getattr(command, switch)]
+    return [*recorded_paths(plan, request.output), *beside]
 
 
 def outlook_of(figure: PlannedFigure) -> list[Outlook]:
@@ -163,4 +160,4 @@ def located(figure: SetFigure) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise figure.origin.explain(error.message, error.hint) or error from error
+        raise figure.source.locate(error.message, error.hint) or error from error

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnviz.domain.options import command_name, written_options
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.requests import run_options
 from attnviz.output.current import outputs_up_to_date, recorded_paths
-from attnviz.stages.plan import file_digest, like_digest, plan_request
+from attnviz.stages.plan import file_digest, plan_request, second_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,9 +63,9 @@ def _made_as_asked(request: RunRequest) -> dict[str, object] | None:
     if digest is None and not request.model.random_weights:
         return None
     return {
-        "command": command_name(request.command),
-        "options": json.loads(json.dumps(written_options(request))),
+        "command": kind_of(request.command).name,
+        "options": json.loads(json.dumps(run_options(request))),
         "random_weights": request.model.random_weights,
-        "like_sha256": like_digest(request.command),
+        "like_sha256": second_digest(request.command),
         "weights_sha256": digest,
     }

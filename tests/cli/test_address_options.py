@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from io import BytesIO
 from pathlib import Path
 
@@ -12,7 +13,13 @@ import typer
 from PIL import Image
 
 from attnviz.cli.app import app
-from attnviz.cli.parse import local_path
+from attnviz.cli.commands.compare import ColumnOptions
+from attnviz.domain.evolution import EvolutionRequest
+from attnviz.domain.explorer import ExploreRequest
+from attnviz.domain.kinds import KINDS, RelevanceRequest
+from attnviz.domain.options import option_fields
+from attnviz.domain.parse import local_path
+from attnviz.domain.requests import ModelRequest, OutputRequest
 from attnviz.errors import UsageError
 from attnviz.output.read_record import read_record
 from attnviz.storage import Address, local_copy, path_of, same_file
@@ -48,24 +55,40 @@ def uploaded(store, tmp_path):
     return store
 
 
-def path_options() -> dict[str, object]:
-    """Every parameter of every command whose value is a path, with the function that reads it."""
+REQUESTS = (
+    ModelRequest, OutputRequest, ExploreRequest, EvolutionRequest, RelevanceRequest, ColumnOptions,
+)  # fmt: skip
+
+
+def test_no_option_of_a_request_makes_a_path_of_an_address_by_itself():
+    read = {
+        f"{request.__name__} {each.name}": each.option.form.read
+        for request in REQUESTS
+        for each in option_fields(request)
+        if "Path" in str(request.__dataclass_fields__[each.field.name].type)
+    }
+    names = {"checkpoint", "out", "table", "mask", "like"}
+    assert {name.split()[1] for name in read} == names
+    for name, reader in read.items():
+        assert isinstance(reader("--x", "s3://bucket/x.png"), Address), name
+    for kind in KINDS.values():
+        paths = {
+            field.name for field in dataclasses.fields(kind.request) if "Path" in str(field.type)
+        }
+        assert paths <= {"like"}
+
+
+def test_no_parameter_of_a_command_makes_a_path_of_an_address_by_itself():
     group = typer.main.get_command(app)
-    return {
+    read = {
         f"{name} {parameter.name}": described.parameter_info.parser
         for name, command in group.commands.items()
         for parameter in command.params
         if (described := getattr(parameter, "type_descriptor", None)) is not None
         and described.annotation is Path
-        and not getattr(parameter, "hidden", False)
     }
-
-
-def test_no_option_makes_a_path_of_an_address_by_itself():
-    options = path_options()
-    assert {"explore out", "evolve mask", "relevance like", "render diff_out"} <= options.keys()
-    assert len(options) > 40
-    assert set(options.values()) == {path_of, local_path}
+    assert {"heads config", "info figure", "render diff_out", "merge parts"} <= read.keys()
+    assert set(read.values()) == {path_of, local_path}
 
 
 def test_a_path_that_has_to_be_here_refuses_an_address():
@@ -132,7 +155,7 @@ def test_explore_writes_its_page_to_a_store(real, tiny, uploaded, tmp_path):
     uploaded.pipe_file("/all/cat.html", uploaded.cat_file("/all/cat.png"))
     run = real("explore", "memory://all/cat.html", *tiny[:4], "-o", "memory://all/cat.html")
     assert run.code == 2
-    assert "would take the place of the" in run.err
+    assert "would overwrite the image" in run.err
 
 
 def test_info_reads_a_figure_and_its_picture_from_a_store(real, tiny, uploaded):
@@ -142,7 +165,7 @@ def test_info_reads_a_figure_and_its_picture_from_a_store(real, tiny, uploaded):
     assert run.err == ""
     assert "--out memory://out memory://all/cat.png" in run.out
     uploaded.rm_file("/all/cat.png")
-    assert "memory://all/cat.png is not here" in real("info", "memory://out/cat.heads.png").err
+    assert "memory://all/cat.png does not exist" in real("info", "memory://out/cat.heads.png").err
 
 
 def test_a_configuration_may_lie_in_a_store_and_a_set_may_not(real, tiny, uploaded):
@@ -202,12 +225,12 @@ def test_a_copy_keeps_its_name_and_is_made_again_only_when_the_file_changed(
 
 
 def test_a_folder_of_weights_is_copied_with_what_is_read_of_it(uploaded):
-    from attnviz.models.weights.checkpoint import _locate
+    from attnviz.models.weights.locate import locate
 
     names = ("config.json", "model.safetensors", "preprocessor_config.json", "optimizer.pt")
     for name in names:
         uploaded.pipe_file(f"/hub/vit/{name}", name.encode())
-    (weights,), config = _locate(path_of("memory://hub/vit"))
+    (weights,), config = locate(path_of("memory://hub/vit"))
     assert weights.read_bytes() == b"model.safetensors"
     assert config.read_bytes() == b"config.json"
     assert files_below(config.parent) == list(names[:3])

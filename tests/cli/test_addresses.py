@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import fsspec
@@ -158,7 +156,7 @@ def test_a_file_appears_complete_or_not_at_all(store, monkeypatch, atomic):
     assert store.find("/folder") == ["/folder/file.bin"]
 
 
-def test_plain_paths_import_no_fsspec():
+def test_plain_paths_import_no_fsspec(light_server):
     """torch would bring it along: asked where files are found, read and written."""
     code = """
 import sys
@@ -168,7 +166,5 @@ from attnviz.images.find import find_images
 find_images(["."]), attnviz.output.atomic.probe(Path("."))
 print("fsspec" in sys.modules)
 """
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    run = light_server.run(source=code)
     assert run.stdout == "False\n"

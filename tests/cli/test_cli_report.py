@@ -87,7 +87,7 @@ def test_a_run_that_found_nothing_gives_1_with_the_reason() -> None:
     code, out, err = told([Failed("gone.jpg", ImageError("gone.jpg does not exist"))])
     assert (code, out) == (1, "")
     assert err.splitlines() == ["failed: gone.jpg does not exist", "0 of 1 done, 1 failed"]
-    assert told([]) == (1, "", "error: no pictures were found\n")
+    assert told([]) == (1, "", "error: no images found\n")
     assert told([started(0)])[0] == 1
 
 
@@ -162,7 +162,7 @@ def test_notes_and_passed_over_files_are_told_once() -> None:
     assert err.splitlines() == [
         "note: head weights left over",
         (
-            "passed over 5 files: 0.txt (no image suffix), 1.txt (no image suffix), "
+            "skipped 5 files: 0.txt (no image suffix), 1.txt (no image suffix), "
             "2.txt (no image suffix) and 2 more"
         ),
         "note: photos/a.jpg: first frame taken",
@@ -283,7 +283,7 @@ def test_a_pipe_gets_its_lines_untouched_beside_a_bar(monkeypatch: pytest.Monkey
 
 def test_the_boundary_prints_message_and_hint(attnviz_command, pipeline) -> None:
     for error, code in (
-        (UsageError("--out: x is no folder", "choose another"), 2),
+        (UsageError("--out: x is not a folder", "choose another"), 2),
         (UnknownModelError("there is no model 'x'", "see attnviz models"), 2),
         (CheckpointError("w.pth is no checkpoint", "give another"), 1),
         (OutputError("out cannot be written"), 1),

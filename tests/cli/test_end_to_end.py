@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +17,10 @@ from PIL import Image
 import attnviz
 from attnviz.cli.app import main
 from attnviz.output.read_record import read_record
+from tests.helpers import kinds
 from tests.helpers.command_line import arrays, assert_same_arrays, files_below, meta
 from tests.helpers.photos import save_scene
 
-COMMANDS = ("heads", "layers", "rollout", "patch", "score")
 ALL = ("1", "2", "10", "deep/er/3")
 
 
@@ -33,10 +34,10 @@ def model(tiny_weights):
     return attnviz.load_model(checkpoint=tiny_weights, heads=2)
 
 
-# --- the five commands -------------------------------------------------------------------------
+# --- the kinds of figures -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_a_folder_gives_every_picture_in_every_format_with_its_data(
     real, tiny, photos, tmp_path, command
 ):
@@ -45,11 +46,15 @@ def test_a_folder_gives_every_picture_in_every_format_with_its_data(
     )
     assert run.code == 0, run.err
     expected = [f"{stem}.{command}.{kind}" for stem in ALL for kind in ("npz", "pdf", "png", "svg")]
+    # Further pages are in the PDF, and files of their own in the other formats.
+    more = [name for name in files_below(tmp_path / "o") if name not in expected]
+    assert all(re.fullmatch(rf".*\.{command}\.[2-9]\.(png|svg)", name) for name in more)
+    expected += more
     assert files_below(tmp_path / "o") == sorted(expected)
     # Every file is named once on standard output, picture by picture in natural order.
     listed = run.out.splitlines()
     assert sorted(listed) == sorted(f"o/{name}" for name in expected)
-    assert [line for line in listed if line.endswith(".png")] == [
+    assert [line for line in listed if line.endswith(f".{command}.png")] == [
         f"o/{stem}.{command}.png" for stem in ALL
     ]
     assert run.err.splitlines()[-1] == "4 of 4 done"
@@ -243,7 +248,7 @@ def test_without_skip_existing_figures_are_made_again_with_the_same_bytes(
 # --- what must not matter ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_maps_depend_neither_on_the_batch_nor_on_its_other_pictures(
     real, tiny, photos, tmp_path, command
 ):
@@ -374,7 +379,7 @@ def test_configuration_files_choose_options(real, tiny, photos, tmp_path):
 
 def test_the_input_is_only_read(real, tiny, photos):
     before = {path: path.read_bytes() for path in photos.rglob("*") if path.is_file()}
-    for command in COMMANDS:
+    for command in kinds.BY_DEFAULT:
         assert real(command, photos, *tiny, "-q").code == 0
     assert {path: path.read_bytes() for path in photos.rglob("*") if path.is_file()} == before
 

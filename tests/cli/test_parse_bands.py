@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.cli.parse import parse_bands, parse_range
-from attnviz.domain.options import written_inputs
+from attnviz.domain.options import request_options
+from attnviz.domain.parse import parse_bands, parse_range
 from attnviz.domain.requests import InputRequest, ModelRequest
 from attnviz.errors import UsageError
 
@@ -48,8 +48,8 @@ def test_what_is_not_a_range_is_named(text):
 @pytest.mark.parametrize("text", ["auto", "0,4095", "-5,0.5"])
 def test_the_record_says_bands_and_range_as_they_can_be_written_again(text):
     inputs = InputRequest((), bands=parse_bands("3,2,1"), value_range=parse_range(text))
-    options = written_inputs(ModelRequest(), inputs)
+    options = request_options(ModelRequest(), inputs)
     assert parse_bands(options["bands"]) == (3, 2, 1)
     assert parse_range(options["range"]) == parse_range(text)
-    options = written_inputs(ModelRequest(), InputRequest(()))
-    assert options["bands"] is options["range"] is None
+    options = request_options(ModelRequest(), InputRequest(()))
+    assert not {"bands", "range"} & options.keys()

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import typer
 
-import attnviz
-from attnviz.cli.app import app, main
+import attnviz.runs
+from attnviz.cli.app import app, command_with_options, main
+from attnviz.cli.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 # docs/cli.md is generated, and tests/cli checks its examples.
@@ -63,7 +64,7 @@ def known_options() -> set[str]:
     group = typer.main.get_command(app)
     return {
         option
-        for command in (group, *group.commands.values())
+        for command in (group, *map(command_with_options, COMMANDS))
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     } | {"--help", "--install-completion"}
@@ -95,14 +96,14 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
         Path(file).write_text(toml.group(1).replace("    ", ""), encoding="utf-8")
     if arguments[0] in {"render", "info", "eval", "evolve", "explore", "merge", "compare"}:
         # These read files that the documents only name; that they parse is what counts here.
-        command = typer.main.get_command(app).commands[arguments[0]]
+        command = command_with_options(arguments[0])
         command.make_context(arguments[0], arguments[1:])
         return
     asked = []
     fake = types.ModuleType("attnviz.runs.command")
     fake.run = lambda request: asked.append(request) or iter(())
     monkeypatch.setitem(sys.modules, "attnviz.runs.command", fake)
-    monkeypatch.setattr(attnviz, "pipeline", fake, raising=False)
+    monkeypatch.setattr(attnviz.runs, "command", fake, raising=False)
     code = main(arguments)
     if arguments[0] == "models" or arguments[-1] == "--help":
         assert code == 0

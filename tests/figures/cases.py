@@ -16,35 +16,35 @@ COLUMN = 3.35
 
 
 def _square():
-    return samples.picture_of(samples.photograph("astronaut.jpg"), (14, 14), name="astronaut.jpg")
+    return samples.image_of(samples.photograph("astronaut.jpg"), (14, 14), name="astronaut.jpg")
 
 
 def _landscape(name="cat.jpg"):
-    return samples.picture_of(samples.photograph(), (14, 21), name=name)
+    return samples.image_of(samples.photograph(), (14, 21), name=name)
 
 
 def _portrait():
     pixels = samples.photograph("rocket.jpg", (0, 180, 426, 284))
-    return samples.picture_of(pixels, (21, 14), name="rocket.jpg")
+    return samples.image_of(pixels, (21, 14), name="rocket.jpg")
 
 
 def _night():
     pixels = (samples.photograph() * 0.08).astype("uint8")
-    return samples.picture_of(pixels, (14, 21), name="night.jpg")
+    return samples.image_of(pixels, (14, 21), name="night.jpg")
 
 
 def _cropped():
     region = Box(0.0, 75.5, 300.0, 375.5)
-    return samples.picture_of(samples.photograph(), (14, 14), region=region)
+    return samples.image_of(samples.photograph(), (14, 14), region=region)
 
 
 def _padded():
     region = Box(-75.5, 0.0, 375.5, 451.0)
-    return samples.picture_of(samples.photograph(), (14, 14), region=region)
+    return samples.image_of(samples.photograph(), (14, 14), region=region)
 
 
 def _tiny():
-    return samples.picture_of(samples.photograph(), (2, 2))
+    return samples.image_of(samples.photograph(), (2, 2))
 
 
 def _style(**changes):
@@ -102,10 +102,10 @@ def _features(picture, style, cells, model=None, prefix=1, **options):
 
 
 def _models(style, *names):
-    """One picture under two models of unlike grids and heads."""
+    """One image under two models with different grids and heads."""
     fine = samples.model_info(heads=4)
     coarse = samples.model_info(name="an_untrained_vit", heads=3, patch=16, random_weights=True)
-    small = samples.picture_of(samples.photograph(), (7, 11), patch=16)
+    small = samples.image_of(samples.photograph(), (7, 11), patch=16)
     rows = [
         samples.compared_row(("dino_vits8",), _landscape(), fine),
         samples.compared_row(("an_untrained_vit (random)",), small, coarse, seed=4),
@@ -114,7 +114,7 @@ def _models(style, *names):
 
 
 def _pictures(style, *names):
-    """Pictures of three shapes under one model."""
+    """Images of three shapes under one model."""
     model = samples.model_info(heads=2)
     rows = [
         samples.compared_row((picture.name,), picture, model, seed)
@@ -170,7 +170,7 @@ CASES = {
     ),
     "heads-night": lambda: _heads(_night(), _style(), 8),
     "heads-names": lambda: _heads(
-        _landscape("50%_$x_$y^{2}_\u732b.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
+        _landscape("50%_$x_$y^{2}_\u0378.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
     ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),

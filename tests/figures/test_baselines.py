@@ -1,7 +1,8 @@
-"""Every kind of figure against the picture of it that was looked at and kept."""
+"""Every kind of figure against the image of it that was looked at and kept."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,9 @@ from PIL import Image
 from tests.figures.cases import CASES
 from tests.figures.rendering import pixels_of, texts_of, word_boxes
 
+figures_of = functools.cache(lambda name: CASES[name]())
+"""The figures of a case, drawn once for all tests."""
+
 FOLDER = Path(__file__).parent / "baselines"
 TOLERANCE = 4.0
 """Root mean square difference, 0..255: room for another FreeType, not for a moved panel."""
@@ -18,7 +22,7 @@ TOLERANCE = 4.0
 
 @pytest.mark.parametrize("name", CASES)
 def test_figure_is_as_its_baseline(name):
-    figures = CASES[name]()
+    figures = figures_of(name)
     assert len(list(FOLDER.glob(f"{name}.[0-9].png"))) == len(figures)
     for number, figure in enumerate(figures, 1):
         kept = np.asarray(Image.open(FOLDER / f"{name}.{number}.png").convert("RGB"), float)
@@ -29,7 +33,7 @@ def test_figure_is_as_its_baseline(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_texts_neither_overlap_nor_leave_the_page(name):
-    for figure in CASES[name]():
+    for figure in figures_of(name):
         width, height = figure.bbox.width, figure.bbox.height
         boxes = word_boxes(figure)
         for index, (words, (left, bottom, right, top)) in enumerate(boxes):
@@ -45,6 +49,6 @@ def test_texts_neither_overlap_nor_leave_the_page(name):
 
 
 def test_all_text_is_at_least_seven_points():
-    for make in CASES.values():
-        for figure in make():
+    for name in CASES:
+        for figure in figures_of(name):
             assert min(text.get_fontsize() for text in texts_of(figure)) >= 7.0

@@ -8,7 +8,6 @@ import io
 import re
 import shutil
 import subprocess
-import sys
 
 import matplotlib as mpl
 import numpy as np
@@ -18,9 +17,10 @@ from matplotlib.backends.backend_agg import RendererAgg
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
 from attnviz.errors import UsageError
 from attnviz.figures import draw, overlay_images
-from attnviz.figures.parts.overlay import view
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.overlay import model_view
 from attnviz.figures.parts.plots import _step
-from attnviz.figures.parts.style import TIMES, TO
+from attnviz.figures.parts.theme import TIMES, TO
 from tests.figures import samples
 from tests.figures.rendering import (
     maps_of,
@@ -47,7 +47,7 @@ def _hot(grid, *cells, value=0.5):
 
 def _blank(height, width, grid, region=None):
     pixels = np.full((height, width, 3), 90, np.uint8)
-    return samples.picture_of(pixels, grid, name="blank.png", region=region)
+    return samples.image_of(pixels, grid, name="blank.png", region=region)
 
 
 def _as_rgb(share):
@@ -130,12 +130,6 @@ def test_shared_scale_shows_a_weak_head_ten_times_dimmer():
     assert brightest["own"][1] == brightest["own"][2] == whole[1]
     assert "0.20" in words_of(shared)
     assert {"0.20", "0.020", "0.10"} <= set(words_of(own))
-
-
-def test_fixed_scale_needs_limits():
-    style = DrawStyle(scale=Scale.FIXED)
-    with pytest.raises(UsageError, match="two limits"):
-        draw(samples.heads_maps((4, 4)), _blank(64, 64, (4, 4)), samples.model_info(), style)
 
 
 def test_fixed_limits_reach_the_colour_bar():
@@ -222,7 +216,7 @@ def test_patch_marks_stand_on_the_query():
 
 @pytest.mark.parametrize("image_format", ["pdf", "svg"])
 def test_vector_files_keep_text_as_text(image_format):
-    picture = samples.picture_of(samples.photograph(), (4, 6), name="my_$x_$y.png")
+    picture = samples.image_of(samples.photograph(), (4, 6), name="my_$x_$y.png")
     figure = draw(samples.heads_maps((4, 6)), picture, samples.model_info(), STYLE)[0]
     stream = io.BytesIO()
     figure.savefig(stream, format=image_format)
@@ -242,7 +236,7 @@ def test_vector_files_keep_text_as_text(image_format):
 
 
 def test_cells_in_pdf_are_whole_multiples_of_pixels():
-    picture = samples.picture_of(samples.photograph(), (7, 11))
+    picture = samples.image_of(samples.photograph(), (7, 11))
     figure = draw(samples.heads_maps((7, 11), 1), picture, samples.model_info(), STYLE)[0]
     stream = io.BytesIO()
     figure.savefig(stream, format="pdf")
@@ -261,7 +255,7 @@ def test_cells_in_pdf_are_whole_multiples_of_pixels():
 def test_two_drawings_are_the_same_bytes(image_format, metadata):
     made = []
     for _ in range(2):
-        picture = samples.picture_of(samples.photograph(), (7, 11))
+        picture = samples.image_of(samples.photograph(), (7, 11))
         figure = draw(samples.layers_maps((7, 11), 3), picture, samples.model_info(), STYLE)[0]
         stream = io.BytesIO()
         figure.savefig(stream, format=image_format, metadata=metadata)
@@ -271,7 +265,7 @@ def test_two_drawings_are_the_same_bytes(image_format, metadata):
 
 def test_the_user_s_own_settings_change_nothing():
     def drawn():
-        picture = samples.picture_of(samples.photograph(), (7, 11))
+        picture = samples.image_of(samples.photograph(), (7, 11))
         return draw(samples.score_maps((7, 11)), picture, samples.model_info(), STYLE)[0]
 
     plain = pixels_of(drawn())
@@ -296,7 +290,7 @@ def test_the_user_s_own_settings_change_nothing():
     ["Ba$$in.png", "x$_$y.png", "cost_$5_^$6.png", "a$b$.png", "50%_off.png", "quote'\".png"],
 )
 def test_names_are_shown_as_they_are(name):
-    picture = samples.picture_of(samples.photograph(), (4, 6), name=name)
+    picture = samples.image_of(samples.photograph(), (4, 6), name=name)
     figure = draw(samples.score_maps((4, 6)), picture, samples.model_info(), DrawStyle(dpi=40))[0]
     assert png(figure)
     assert name in words_of(figure)
@@ -304,7 +298,7 @@ def test_names_are_shown_as_they_are(name):
 
 @pytest.mark.parametrize("name", ["猫.png", "a\nb\tc.png", "\udcff.png", "x" * 250, "e\u0301.png"])
 def test_names_beyond_the_font_give_squares_and_no_warning(name):
-    picture = samples.picture_of(samples.photograph(), (4, 6), name=name)
+    picture = samples.image_of(samples.photograph(), (4, 6), name=name)
     figure = draw(samples.score_maps((4, 6)), picture, samples.model_info(), DrawStyle(dpi=40))[0]
     for image_format in ("png", "pdf", "svg"):
         figure.savefig(io.BytesIO(), format=image_format)
@@ -313,7 +307,7 @@ def test_names_beyond_the_font_give_squares_and_no_warning(name):
 def test_the_foot_tells_model_layer_sizes_scale_and_prefix():
     model = samples.model_info(name="dinov2_vits14_reg", prefix=5, registers=4, patch=14)
     maps = samples.heads_maps((6, 9), prefix=5)
-    figure = draw(maps, samples.picture_of(samples.photograph(), (6, 9), 14), model, STYLE)[0]
+    figure = draw(maps, samples.image_of(samples.photograph(), (6, 9), 14), model, STYLE)[0]
     told = " · ".join(words_of(figure))
     cls, registers = 100 * maps.prefix[:, 0].mean(), 100 * maps.prefix[:, 1:].sum(axis=1).mean()
     for part in (
@@ -329,10 +323,20 @@ def test_the_foot_tells_model_layer_sizes_scale_and_prefix():
     assert "RANDOM WEIGHTS" not in told
 
 
+def test_the_foot_of_the_score_tells_the_share_of_cls_and_registers():
+    model = samples.model_info(prefix=5, registers=4)
+    maps = samples.score_maps((4, 6), prefix=5)
+    figure = draw(maps, _blank(32, 48, (4, 6)), model, STYLE)[0]
+    total = maps.score.sum() + maps.prefix.sum()
+    foot = " ".join(words_of(figure))
+    assert f"{100 * maps.prefix[0] / total:.1f} % on CLS" in foot
+    assert f"{100 * maps.prefix[1:].sum() / total:.0f} % on 4 registers" in foot
+
+
 @pytest.mark.parametrize("width", [2.0, 3.35, 7.0])
 def test_random_weights_are_said(width):
     model = samples.model_info(random_weights=True)
-    picture = samples.picture_of(samples.photograph(), (4, 6))
+    picture = samples.image_of(samples.photograph(), (4, 6))
     for maps in (samples.rollout_maps((4, 6)), samples.score_maps((4, 6))):
         figure = draw(maps, picture, model, DrawStyle(width=width, dpi=50))[0]
         assert any(words.startswith("RANDOM WEIGHTS") for words in words_of(figure))
@@ -348,6 +352,28 @@ def test_many_panels_go_on_to_further_pages_and_none_is_lost():
     assert f"page 2 of {len(figures)}" in words_of(figures[1])
 
 
+@pytest.mark.parametrize("scale", [Scale.PANEL, Scale.SHARED])
+@pytest.mark.parametrize("heads", [6, 12])
+@pytest.mark.parametrize("grid", [(14, 21), (21, 14), (14, 14)])
+def test_twelve_layers_of_single_heads_fit_one_page_with_a_colour_bar(grid, heads, scale):
+    model = samples.model_info(heads=heads)
+    image = _blank(8 * grid[0], 8 * grid[1], grid)
+    maps = samples.layers_maps(grid, 12, heads)
+    figures = draw(maps, image, model, DrawStyle(dpi=60, scale=scale), each_head=True)
+    assert len(figures) == 1
+    drawn = maps_of(figures[0])
+    assert len(drawn) == 12 * heads
+    assert min(raster.rect.height for raster in drawn) > 0.27
+    bar = rasters_of(figures[0])[-1]
+    assert bar.rect.top > max(raster.rect.bottom for raster in drawn)
+    if scale is Scale.PANEL:
+        assert "the number next to it" in words_of(figures[0])
+        highest = {
+            theme.number(float(values.max())) for values in maps.attention.reshape(-1, *grid)
+        }
+        assert highest <= set(words_of(figures[0]))
+
+
 def test_a_head_keeps_its_colour_whichever_heads_are_chosen():
     picture = _blank(64, 64, (4, 4))
     alone = samples.heads_maps((4, 4), 2, chosen=(3, 7))
@@ -358,7 +384,7 @@ def test_a_head_keeps_its_colour_whichever_heads_are_chosen():
 
 
 def test_inputs_are_not_changed():
-    picture = samples.picture_of(samples.photograph(), (7, 11))
+    picture = samples.image_of(samples.photograph(), (7, 11))
     maps = samples.heads_maps((7, 11))
     before = [array.copy() for array in (picture.pixels, maps.attention, maps.prefix)]
     png(draw(maps, picture, samples.model_info(), STYLE, threshold=0.5)[0])
@@ -391,14 +417,14 @@ def test_unknown_colour_map_is_refused_with_near_matches():
 
 def test_a_padded_view_is_grey_beyond_the_picture():
     picture = _blank(10, 20, (4, 4), region=Box(-5.0, 0.0, 15.0, 20.0))
-    seen = view(picture, samples.Size(40, 40))
+    seen = model_view(picture, samples.Size(40, 40))
     assert (seen[:10] == 235).all()
     assert (seen[30:] == 235).all()
     assert (seen[10:30] == 90).all()
 
 
 def test_a_saved_figure_leaves_no_page_of_pixels_behind():
-    picture = samples.picture_of(samples.photograph(), (4, 6))
+    picture = samples.image_of(samples.photograph(), (4, 6))
     gc.collect()
     gc.disable()
     try:
@@ -411,16 +437,17 @@ def test_a_saved_figure_leaves_no_page_of_pixels_behind():
     assert not left
 
 
-def test_drawing_imports_no_torch():
+def test_drawing_imports_no_torch(light_server):
     code = (
         "import sys; from tests.figures import samples; from attnviz.figures import draw;"
         "from attnviz.domain import DrawStyle;"
         "assert 'matplotlib' not in sys.modules;"
-        "p = samples.picture_of(samples.photograph(), (4, 6));"
+        "p = samples.image_of(samples.photograph(), (4, 6));"
         "draw(samples.score_maps((4, 6)), p, samples.model_info(), DrawStyle());"
         "assert not {'torch', 'timm', 'matplotlib.pyplot'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run = light_server.run(source=code)
+    assert run.returncode == 0, run.stderr
 
 
 def test_scores_over_decades_stand_on_a_logarithmic_axis():

@@ -1,4 +1,7 @@
-"""Thousands of damaged files: each is read or refused with an ImageError, quickly and quietly."""
+"""Damaged files: each is read or refused with an ImageError, quickly and quietly.
+
+Hundreds of them in the quick run, thousands in ``make test-all``.
+"""
 
 from __future__ import annotations
 
@@ -102,8 +105,15 @@ def test_whole_files_are_read(whole: dict[str, bytes], tmp_path: Path) -> None:
         assert min(read_image(as_file(path), max_pixels=LIMIT, bands=bands).size) >= 2, name
 
 
+@pytest.mark.parametrize(
+    "count",
+    [
+        FILES_A_SEED // 10,
+        pytest.param(FILES_A_SEED, marks=pytest.mark.slow(reason="tries ten times as many files")),
+    ],
+)
 def test_no_damaged_file_gets_past_the_one_error(
-    whole: dict[str, bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    whole: dict[str, bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str], count: int
 ) -> None:
     before = (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES, len(Image.OPEN))
     others = list(whole.values())
@@ -113,7 +123,7 @@ def test_no_damaged_file_gets_past_the_one_error(
     slowest = 0.0
     for name, data in whole.items():
         chance = random.Random(name)
-        for _ in range(FILES_A_SEED):
+        for _ in range(count):
             path = tmp_path / ("damaged" + (".tga" if name == "tga" else chance.choice(suffixes)))
             path.write_bytes(damage(data, chance, others))
             start = time.perf_counter()
@@ -124,8 +134,8 @@ def test_no_damaged_file_gets_past_the_one_error(
                 refusals.append(error)
             slowest = max(slowest, time.perf_counter() - start)
             path.unlink()
-    assert len(images) + len(refusals) >= 2_000
-    assert len(refusals) >= 1_000
+    assert len(images) + len(refusals) >= 25 * count
+    assert len(refusals) >= 12.5 * count
     assert all("damaged" in error.message and error.hint for error in refusals)
     assert all(error.message.isprintable() for error in refusals)
     assert all(0 < image.size.height * image.size.width <= LIMIT for image in images)

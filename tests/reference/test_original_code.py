@@ -20,7 +20,15 @@ RELATIVE = 1e-3
 ORIGINALS = [Original(path) for path in sorted(DATA.glob("*.npz"))]
 
 
-@pytest.fixture(params=ORIGINALS, ids=lambda original: original.name)
+BIG = pytest.mark.slow(reason="attention of 3601 tokens")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(one, marks=[BIG] if "480x480" in one.name else [], id=one.name)
+        for one in ORIGINALS
+    ]
+)
 def original(request):
     return request.param
 

@@ -42,7 +42,7 @@ def info(
     Example: attnviz info attnviz-out/photo.heads.png
     """
     record = _record_of(figure)
-    # A figure about a whole folder does not hold the names of all its pictures.
+    # A figure about a whole folder does not hold the names of all its images.
     command = None if "pictures" in record else redraw_command(record, figure)
     for note in _notes(record):
         typer.echo(f"note: {note}", err=True)
@@ -66,12 +66,12 @@ _NEEDED = {
 """What a record must hold, for the command to be told."""
 
 _NEEDED_OF_MANY = {"command": str, "model": str, "pictures": int, "options": dict}
-"""The same of a figure about all pictures of a run."""
+"""The same of a figure about all images of a run."""
 
 
 def _record_of(figure: Path) -> dict[str, Any]:
     if not figure.is_file():
-        raise UsageError(f"{printable(figure)} is no file", "give a figure that attnviz wrote")
+        raise UsageError(f"{printable(figure)} is not a file", "give a figure that attnviz wrote")
     record = read_record(figure)
     needed = _NEEDED_OF_MANY if record is not None and "pictures" in record else _NEEDED
     if record is None or not all(isinstance(record.get(n), kind) for n, kind in needed.items()):
@@ -89,7 +89,7 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "weights", record.get("weights", "")
         yield "weights SHA-256", record.get("weights_sha256") or "none"
         yield "pictures", str(record["pictures"])
-    for row in _rows_with_a_picture(record):
+    for row in _rows_with_an_image(record):
         yield "model", row["model"]
         yield "weights", row.get("weights", "")
         yield "weights SHA-256", row.get("weights_sha256") or "none"
@@ -97,6 +97,8 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "checkpoint", f"{checkpoint['sha256'][:16]}  {printable(checkpoint['path'])}"
         yield "image", printable(row["image"])
         yield "image SHA-256", row["image_sha256"]
+        if "mask_sha256" in row:
+            yield "mask SHA-256", row["mask_sha256"]
         yield "image size", _by(row["image_size"])
         if "size" in row and "grid" in row:
             yield "model input", f"{_by(row['size'])}, {_by(row['grid'])} patches"
@@ -119,18 +121,17 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
     if "step" in record:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
-    pictures = {row["image"]: row["image_sha256"] for row in _rows_with_a_picture(record)}
-    for name, wanted in pictures.items():
+    images = {row["image"]: row["image_sha256"] for row in _rows_with_an_image(record)}
+    for name, wanted in images.items():
         image = path_of(name)
         try:
             digest = sha256_of(image.read_bytes())
         except (OSError, ValueError):
-            missing = f"{printable(image)} is not here"
-            yield f"{missing}; paths are relative to where the figure was drawn"
+            yield f"{printable(image)} does not exist; paths are relative to where it was drawn"
             continue
         if digest != wanted:
-            yield f"{printable(image)} is another picture than the figure shows"
+            yield f"{printable(image)} is not the image that the figure shows"
 
 
-def _rows_with_a_picture(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _rows_with_an_image(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return () if "pictures" in record else rows_of(record)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.cli.check_figures import check_set
-from attnviz.cli.parse import did_you_mean, in_range, local_path
 from attnviz.cli.report import Report
 from attnviz.domain import DEFAULT_TOLERANCE
+from attnviz.domain.parse import did_you_mean, in_range, local_path
 from attnviz.errors import UsageError
 from attnviz.storage import path_of
 
@@ -73,7 +73,7 @@ def render(
 ) -> int:
     """Draw a figure set: many figures, described in one TOML file.
 
-    Each model is loaded once. A figure that was made from the same picture, weights and options is
+    Each model is loaded once. A figure that was made from the same image, weights and options is
     left alone, by the record inside it. --check exits with 1 when a figure differs or is missing.
 
     Example: attnviz render configs/gallery.toml --check

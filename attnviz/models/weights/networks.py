@@ -21,6 +21,9 @@ ANCHORS = (
     "patch_embed.proj.weight",  # DINO, DINOv2, DINOv3, timm
     "embeddings.patch_embeddings.projection.weight",  # transformers
     "embeddings.patch_embeddings.weight",  # transformers, DINOv3
+    "embeddings.patch_embedding.weight",  # transformers, CLIP and SigLIP
+    "conv_proj.weight",  # torchvision
+    "ln_pre.weight",  # open_clip
 )
 ROLES = (
     {"teacher"},
@@ -35,7 +38,8 @@ WRAPPERS = frozenset(
         *("module", "model", "models", "net", "network", "base_model", "transformer"),
         *("backbone", "encoder", "base_encoder", "trunk", "feature_extractor"),
         *("visual", "vision_model", "vision_encoder", "vision_tower", "image_encoder"),
-        *("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3", "dinov3_vit"),
+        *("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3", "dinov3_vit", "ijepa"),
+        *("beit", "data2vec_vision"),
         *("state_dict", "model_state_dict", "model_state", "weights", "params", "checkpoint"),
     }
 ).union(STUDENTS, *ROLES)
@@ -74,10 +78,11 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
                     if name == anchor or name.endswith("." + anchor)})  # fmt: skip
     if not roots:
         raise CheckpointError(
-            f"{path} is no Vision Transformer: 0 of its {len(tensors)} tensors matched, first "
-            f"missing: {ANCHORS[0]}{_list('it begins with', list(tensors)[:3])}",
-            "known are the layouts of DINO, DINOv2, DINOv3, timm, and transformers' ViT and DINO "
-            "models; timm has CLIP and SigLIP towers in its own layout",
+            f"{path} is in no known layout of a Vision Transformer: 0 of its {len(tensors)} "
+            f"tensors matched, first missing: {ANCHORS[0]}"
+            f"{_list('it begins with', list(tensors)[:3])}",
+            "known are the layouts of DINO, DINOv2, DINOv3, timm, torchvision, open_clip, and of "
+            "transformers' ViT, DINO, BEiT, CLIP and SigLIP models",
         )
     if key is not None:
         chosen = [root for root in roots if _has_key(root, key)]

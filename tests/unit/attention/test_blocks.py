@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from attnviz.attention.arrays import TokenLayout
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall
-from attnviz.attention.stats import MatrixStats, entropy
+from attnviz.attention.stats import MatrixStats, StatsOptions
 from attnviz.domain import Size
+from attnviz.domain.row_statistics import entropy
+
+LAYOUT = TokenLayout(1, Size(6, 10), 8)
+EVERYTHING = StatsOptions(mean=True, distance=True, entropy=True)
 
 
 def random_call(spread, offset=0.0, mask=None):
@@ -70,7 +75,7 @@ def test_a_row_that_needs_its_maximum_taken_out_is_made_again(logit, monkeypatch
 @pytest.mark.parametrize("spread", [1, 60])
 def test_entropy_is_exact_with_and_without_the_shift(spread):
     call = random_call(spread)
-    stats = MatrixStats(3, 1, Size(6, 10), 8, call.query.device)
+    stats = MatrixStats(LAYOUT, 3, EVERYTHING, call.query.device)
     for block in row_blocks(call, logits=True):
         stats.add(block)
     expected = entropy(exact(call).numpy())
@@ -81,7 +86,7 @@ def test_entropy_of_rows_with_hidden_tokens():
     hidden = torch.ones(61, 61, dtype=torch.bool)
     hidden[:, 30:] = False
     call = random_call(1, mask=hidden)
-    stats = MatrixStats(3, 1, Size(6, 10), 8, call.query.device)
+    stats = MatrixStats(LAYOUT, 3, EVERYTHING, call.query.device)
     for block in row_blocks(call, logits=True):
         stats.add(block)
     logits = call.query[0].double() @ call.key[0, :, :30].double().transpose(-2, -1) * call.scale
@@ -93,7 +98,7 @@ def test_the_same_call_gives_the_same_bits():
     call = random_call(3)
     runs = []
     for _ in range(5):
-        stats = MatrixStats(3, 1, Size(6, 10), 8, call.query.device)
+        stats = MatrixStats(LAYOUT, 3, EVERYTHING, call.query.device)
         for block in row_blocks(call, logits=True):
             stats.add(block)
         runs.append((stats.mean_row, stats.distance, stats.entropy))

@@ -9,16 +9,21 @@ import pytest
 import torch
 
 from attnviz.attention import select
+from attnviz.attention.arrays import TokenLayout
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.select import kth_smallest
-from attnviz.attention.stats import MatrixStats, entropy, focus, uniform_entropy
+from attnviz.attention.stats import MatrixStats, StatsOptions
 from attnviz.domain import Size
+from attnviz.domain.row_statistics import entropy, focus, uniform_entropy
 from tests.helpers.planted import planted_call, random_stochastic
+
+EVERYTHING = StatsOptions(mean=True, distance=True, entropy=True)
 
 
 def stats_of(matrices, prefix, grid, patch=8):
     call = planted_call(matrices)
-    stats = MatrixStats(call.query.shape[1], prefix, grid, patch, call.query.device)
+    layout, heads = TokenLayout(prefix, grid, patch), call.query.shape[1]
+    stats = MatrixStats(layout, heads, EVERYTHING, call.query.device)
     for block in row_blocks(call, logits=True):
         stats.add(block)
     return stats
@@ -95,13 +100,22 @@ def test_kth_smallest_is_exact(kind, share, monkeypatch):
 
 
 @pytest.mark.parametrize("k", [0, 10])
-def test_kth_smallest_needs_a_place_that_exists(k):
+def test_kth_smallest_refuses_a_k_out_of_range(k):
     with pytest.raises(ValueError, match="expected 1 to 9"):
         kth_smallest(torch.zeros(3, 3), k)
 
 
-@pytest.mark.parametrize("number", ["mean_row", "distance"])
-def test_a_number_that_was_not_asked_for_is_refused(number):
-    stats = MatrixStats(2, 1, Size(3, 3), 8, torch.device("cpu"), mean=False, distance=False)
-    with pytest.raises(ValueError, match="was not asked for"):
-        getattr(stats, number)
+@pytest.mark.parametrize("name", ["mean_row", "distance", "entropy"])
+def test_a_statistic_that_the_options_exclude_is_refused(name):
+    layout = TokenLayout(1, Size(3, 3), 8)
+    stats = MatrixStats(layout, 2, StatsOptions(), torch.device("cpu"))
+    with pytest.raises(ValueError, match="statistics were made without"):
+        getattr(stats, name)
+
+
+def test_entropy_needs_logits():
+    call = planted_call(np.full((4, 4), 0.25))
+    layout = TokenLayout(1, Size(1, 3), 8)
+    stats = MatrixStats(layout, 1, StatsOptions(entropy=True), torch.device("cpu"))
+    with pytest.raises(ValueError, match="blocks with logits"):
+        stats.add(next(row_blocks(call)))

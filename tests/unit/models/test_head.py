@@ -156,5 +156,5 @@ def test_logits_are_float32_in_half_precision(tmp_path):
         precision="bfloat16", device="cpu", **OURS,
     )  # fmt: skip
     with torch.no_grad():
-        logits = model.head.logits(model.run(batch().bfloat16()))
+        logits = model.head.logits(model.run(batch()))
     assert logits.dtype == torch.float32

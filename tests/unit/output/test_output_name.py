@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attnviz.cli.parse import check_name
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.cli.parse import check_name
 from attnviz.domain import ImageFile
 from attnviz.domain.requests import (
     FeaturesRequest,
