@@ -10,15 +10,11 @@ would silently name a folder ``s3:`` of this machine.
 
 from __future__ import annotations
 
-import atexit
-import hashlib
 import io
 import os
 import posixpath
 import re
-import shutil
 import stat as file_kinds
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +63,8 @@ def local_copy(path: Path) -> Path:
     """
     if not isinstance(path, Address):
         return path
+    import hashlib
+
     digest = hashlib.sha256(str(path.parent).encode()).hexdigest()[:16]
     copy: Path = _copies() / digest / path.parent.name / path.name
     version = path.version()
@@ -85,6 +83,10 @@ _versions: dict[Path, str] = {}
 
 @lru_cache
 def _copies() -> Path:
+    import atexit
+    import shutil
+    import tempfile
+
     folder = tempfile.mkdtemp(prefix="attnviz-copies-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -9,10 +9,10 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-import typer
 from PIL import Image
 
-from attnviz.cli.app import app
+from attnviz.cli.app import command_with_options
+from attnviz.cli.commands import COMMANDS as ALL
 from attnviz.cli.commands.compare import ColumnOptions
 from attnviz.domain.evolution import EvolutionRequest
 from attnviz.domain.explorer import ExploreRequest
@@ -79,11 +79,10 @@ def test_no_option_of_a_request_makes_a_path_of_an_address_by_itself():
 
 
 def test_no_parameter_of_a_command_makes_a_path_of_an_address_by_itself():
-    group = typer.main.get_command(app)
     read = {
         f"{name} {parameter.name}": described.parameter_info.parser
-        for name, command in group.commands.items()
-        for parameter in command.params
+        for name in ALL
+        for parameter in command_with_options(name).params
         if (described := getattr(parameter, "type_descriptor", None)) is not None
         and described.annotation is Path
     }

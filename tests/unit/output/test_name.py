@@ -5,21 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnviz.cli.parse import check_name
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.domain import ImageFile
-from attnviz.domain.requests import (
-    FeaturesRequest,
-    HeadsRequest,
-    ModelRequest,
-    OutputRequest,
-    RolloutRequest,
-)
+from attnviz.domain.kinds import FeaturesRequest, HeadsRequest, RolloutRequest
+from attnviz.domain.requests import ModelRequest, OutputRequest
 from attnviz.errors import UsageError
 from attnviz.output.name import filled, literal, name_values
-from attnviz.output.plan import LONGEST_STEM, plan_outputs
+from attnviz.output.plan import LONGEST_STEM, check_name, plan_outputs
 from attnviz.stages.plan import layer_as_written
 
 VALUES = {"command": "heads", "model": "demo", "layer": "-2"}
