@@ -72,6 +72,7 @@ from attnviz.models.load import load_backbone
 from attnviz.stages.model import maps_of
 from attnviz.stages.reference import read_second, refer_to
 from attnviz.stages.single import SingleImage
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +104,7 @@ def load_model(
     return load_backbone(
         ModelRequest(
             name=name,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint=None if checkpoint is None else path_of(checkpoint),
             checkpoint_key=checkpoint_key,
             random_weights=random_weights,
             device=device,
@@ -121,7 +122,7 @@ def read(source: str | Path | ByteArray) -> RgbImage:
         ImageError: The file cannot be read, or the array is of another kind.
     """
     if isinstance(source, str | Path):
-        path = Path(source)
+        path = path_of(source)
         return read_image(ImageFile(path, Path(path.name)), max_pixels=DEFAULT_MAX_PIXELS)
     try:
         name = Path("array")

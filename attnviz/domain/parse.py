@@ -14,12 +14,13 @@ from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
+from attnviz.storage import is_address, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from attnviz.domain.requests import SizeRequest
+    from attnviz.domain.requests import BandChoice, SizeRequest, ValueRange
 
 INDEX = re.compile(r"[+-]?\d{1,6}", re.ASCII)
 INDEX_LIST = re.compile(r"[+-]?\d{1,6}(-[+-]?\d{1,6})?(,[+-]?\d{1,6}(-[+-]?\d{1,6})?)*", re.ASCII)
@@ -185,6 +186,39 @@ def parse_channels(
     return red, green, blue
 
 
+def parse_bands(text: str | None) -> BandChoice | None:
+    """``3,2,1``: which bands of a file, from 1, are red, green and blue; ``4``: that one as grey.
+
+    Raises:
+        UsageError: Not one or three numbers from 1 up.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if re.fullmatch(r"\d{1,5}", part, re.ASCII)]
+    if len(numbers) != len(parts) or len(parts) not in (1, 3) or min(numbers) < 1:
+        raise UsageError(
+            f"--bands: {text!r} is not a choice of bands",
+            "write the bands that are red, green and blue, from 1, e.g. 3,2,1; or one for grey",
+        )
+    red, green, blue = numbers if len(numbers) == 3 else numbers * 3
+    return red, green, blue
+
+
+def parse_range(text: str | None) -> ValueRange | None:
+    """``MIN,MAX``: the values of a file that become black and white; or ``auto``.
+
+    Raises:
+        UsageError: Anything else, or MIN not below MAX.
+    """
+    if text is None or text.strip().lower() == "auto":
+        return None if text is None else "auto"
+    low, high = _numbers("--range", text, 2, "write MIN,MAX, e.g. 0,4095, or auto")
+    if not low < high:
+        raise UsageError(f"--range: {text!r} is empty, the first number must be the smaller one")
+    return low, high
+
+
 def parse_cells(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """``r,c``: row and column of a patch, from 0."""
     cells = []
@@ -231,6 +265,21 @@ def check_mask(path: Path) -> Path:
     """The path of a mask, which must be a file."""
     if not path.is_file():
         raise UsageError(f"--mask: {path} is not a file")
+    return path
+
+
+def local_path(text: str) -> Path:
+    """A path on this machine, of an option that takes no address.
+
+    Raises:
+        UsageError: An address.
+    """
+    path = path_of(text)
+    if is_address(str(path)):
+        raise UsageError(
+            f"{path} is an address, and this has to be a path on this machine",
+            "copy it here and give the path of the copy",
+        )
     return path
 
 

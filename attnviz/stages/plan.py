@@ -9,6 +9,7 @@ from attnviz.domain import Precision, sha256_of
 from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError, no_gradients_in_float16
 from attnviz.images.find import find_images
+from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
 
 if TYPE_CHECKING:
@@ -47,13 +48,21 @@ def plan_request(
     found = find_images(request.inputs.inputs, exclude=output.folder)
     placed = output if into is None else replace(output, folder=into)
     # Names are assigned over all images, so that two shards do not write the same file.
-    plans = plan_outputs(found.files, kind_of(request.command).name, placed)
+    command = kind_of(request.command).name
+    values = name_values(command, [request.model], layer_as_written(request.command))
+    plans = plan_outputs(found.files, command, placed, values)
     shard = request.inputs.shard
     if shard is None:
         return found, plans
     plans = {file: plan for file, plan in plans.items() if shard.holds(file.path)}
     missing = tuple((name, error) for name, error in found.missing if shard.holds(name))
     return replace(found, files=tuple(plans), missing=missing), plans
+
+
+def layer_as_written(command: CommandRequest) -> int | str | None:
+    """The layer of a command; "output" where it is the model's output, None without the option."""
+    layer = getattr(command, "layer", None)
+    return "output" if layer is None and hasattr(command, "layer") else layer
 
 
 def second_digest(request: CommandRequest) -> str | None:

@@ -11,8 +11,9 @@ import typer
 from attnviz.cli.check_figures import check_set
 from attnviz.cli.report import Report
 from attnviz.domain import DEFAULT_TOLERANCE
-from attnviz.domain.parse import did_you_mean, in_range
+from attnviz.domain.parse import did_you_mean, in_range, local_path
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,9 @@ DIFF_FOLDER = "attnviz-diff"
 def render(
     config: Annotated[
         Path,
-        typer.Argument(metavar="CONFIG", help="A figure set (TOML).", show_default=False),
+        typer.Argument(
+            metavar="CONFIG", parser=local_path, help="A figure set (TOML).", show_default=False
+        ),
     ],
     *,
     check: Annotated[
@@ -50,13 +53,14 @@ def render(
         float,
         typer.Option(
             metavar="LEVELS",
-            help="What --check lets pass in a PNG file: root mean square, in levels of 255.",
+            help="What --check lets pass in a figure: root mean square, in levels of 255.",
         ),
     ] = DEFAULT_TOLERANCE,
     diff_out: Annotated[
         Path,
         typer.Option(
             metavar="FOLDER",
+            parser=path_of,
             help="Where --check puts images of what differs: expected, drawn, difference.",
         ),
     ] = Path(DIFF_FOLDER),

@@ -167,16 +167,16 @@ def test_empty_file_is_refused(tmp_path: Path) -> None:
     [
         (
             b"Shopping list: milk, eggs",
-            "is text, not a picture (it begins with 'Shopping list: milk, egg')",
+            "is text, not an image (it begins with 'Shopping list: milk, egg')",
         ),
         (
             b"<!DOCTYPE html>\n<html>",
-            "is text, not a picture (it begins with '<!DOCTYPE html> <html>')",
+            "is text, not an image (it begins with '<!DOCTYPE html> <html>')",
         ),
-        (b"hi\n", "is text, not a picture (it begins with 'hi')"),
+        (b"hi\n", "is text, not an image (it begins with 'hi')"),
         ("Grüße\n".encode() * 200, "is text"),
         (b"Python is fun", "is text"),
-        (b"\x00\x01\x02\x03" * 100, "is no picture of a known format"),
+        (b"\x00\x01\x02\x03" * 100, "is not an image of a known format"),
         (b"\x89PNG\r\n\x1a\n and then nothing", "is a damaged PNG file"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is text"),
     ],
