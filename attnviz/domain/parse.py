@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES, Percentile
@@ -17,7 +16,7 @@ from attnviz.errors import UsageError
 from attnviz.storage import is_address, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from attnviz.domain.requests import BandChoice, SizeRequest, ValueRange
@@ -310,12 +309,6 @@ def in_range(
     if not math.isfinite(value):
         rule = f"a finite number {rule}"
     raise UsageError(f"{option}: {value:g} is out of range, it must be {rule}")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the names that come near, or an empty one."""
-    near = get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def _numbers(option: str, text: str, count: int, hint: str) -> tuple[float, ...]:

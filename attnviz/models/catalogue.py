@@ -11,13 +11,13 @@ models without them compute the same attention. A file whose biases are not zero
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.domain import Positions, Size
+from attnviz.domain.near_names import near_names, suggestion
 from attnviz.errors import UnknownModelError
 
 NEAR_MATCHES = 4
@@ -177,15 +177,14 @@ def packaged_weights(spec: ModelSpec) -> Path:
 def unknown_model(name: str, more_names: Iterable[str] = ()) -> UnknownModelError:
     """The error for an unknown name, with near matches from here and ``more_names``."""
     own = [*MODELS, *ALIASES]
-    near = difflib.get_close_matches(name, own, n=NEAR_MATCHES, cutoff=NEAR_CUTOFF)
-    if len(near) < NEAR_MATCHES:
-        more = difflib.get_close_matches(name, more_names, n=NEAR_MATCHES, cutoff=NEAR_CUTOFF)
-        near = list(dict.fromkeys([*near, *more]))[:NEAR_MATCHES]
-    message = f"there is no model {name!r}"
-    if near:
-        message += f"; did you mean {' or '.join(near)}?"
+    names = [
+        near
+        for known in (own, more_names)
+        for near in near_names(name, known, count=NEAR_MATCHES, cutoff=NEAR_CUTOFF)
+    ]
+    hint = suggestion(list(dict.fromkeys(names))[:NEAR_MATCHES])
     return UnknownModelError(
-        message,
+        f"there is no model {name!r}" + (f"; {hint}" if hint else ""),
         "attnviz models lists all; names of timm's ViTs and ORG/NAME of the Hugging Face hub work "
         "too",
     )
