@@ -9,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES, Percentile
+from attnviz.domain.choices import COLUMN_INCHES, NARROWEST_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
@@ -140,7 +140,7 @@ def parse_width(text: str) -> float:
         raise UsageError(
             f"--width: {text!r} is not a width", "use column, page or a number of inches"
         ) from None
-    return in_range("--width", width, least=1.0, most=100.0)
+    return in_range("--width", width, least=NARROWEST_INCHES, most=100.0)
 
 
 def parse_limits(text: str | None) -> tuple[float | Percentile, float | Percentile] | None:

@@ -13,7 +13,7 @@ from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError
 from attnviz.output.current import recorded_paths
 from attnviz.runs.preview import FigureStatus, preview
-from attnviz.stages.plan import plan_request
+from attnviz.stages.plan import check_before_loading, plan_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,16 +47,19 @@ class PlannedFigure:
 
 
 def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
-    """Find all images and settle all destinations.
+    """Find all images and settle all destinations; what a named model cannot do raises here.
 
     Raises:
-        UsageError: An image that is not there, or two figures that would be written to one file.
+        UsageError: An image that is not there, two figures that would be written to one file, or an
+            option that the named model cannot honour.
     """
     planned = []
     owners: dict[str, SetFigure] = {}
     for number, figure in enumerate(figures):
         with located(figure):
-            found, plans = plan_request(figure.request)
+            request = figure.request
+            check_before_loading(request.command, request.model, request.inputs)
+            found, plans = plan_request(request)
             for _, error in found.missing:
                 raise UsageError(f"images: {error.message}", error.hint)
         for plan in plans.values():
@@ -119,18 +122,22 @@ def draw_set(
 def _draw_group(
     group: Sequence[PlannedFigure], into: Path | None, total: int
 ) -> Iterator[tuple[PlannedFigure, Event]]:
-    # torch and timm come with it: a set that is current needs neither.
+    # They import torch and timm: a set that is current needs neither.
+    from attnviz.attention.checks import check_request
     from attnviz.models.load import load_backbone
     from attnviz.runs import command as pipeline
 
     with located(group[0].figure):
         model = load_backbone(group[0].request.model)
-    for place, figure in enumerate(group):
+    for figure in group:
+        with located(figure.figure):
+            check_request(model.info, figure.request.command)
+    for index, figure in enumerate(group):
         folder = None if into is None else place_of(figure, into)
         with located(figure.figure):
             for event in pipeline.run(figure.request, model, folder):
                 if isinstance(event, Started):
-                    notes = event.notes if place == 0 else ()
+                    notes = event.notes if index == 0 else ()
                     yield figure, dataclasses.replace(event, total=total, notes=notes)
                 else:
                     yield figure, event
