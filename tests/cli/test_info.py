@@ -139,7 +139,7 @@ def test_what_is_told(real, tiny, tmp_path, tiny_weights):
     assert command.startswith("attnviz rollout --")
     assert "--out" not in command
     assert told["command"] == "rollout"
-    assert (told["model"], told["weights"]) == ("tiny", "tiny.pth")
+    assert (told["model"], told["weights"]) == ("tiny.pth", "tiny.pth")
     assert told["weights SHA-256"] == sha256_of(tiny_weights.read_bytes())
     assert told["image SHA-256"] == sha256_of((tmp_path / "cat.png").read_bytes())
     assert (told["image size"], told["model input"]) == ("40x56", "32x48, 4x6 patches")
@@ -206,7 +206,7 @@ def test_a_name_with_placeholders_and_one_with_braces_are_drawn_again(real, tiny
     save_scene(tmp_path / "a{x}.png", 40, 40)
     options = (*tiny, "--workers", "0", "--out", "out")
     run = real("heads", "a{x}.png", *options, "--name", "{stem} of {model} at {layer}")
-    assert run.out == "out/a{x} of tiny at -1.heads.png\n"
+    assert run.out == "out/a{x} of tiny.pth at -1.heads.png\n"
     figure = tmp_path / run.out.strip()
     before = figure.read_bytes()
     command = shlex.split(real("info", figure.relative_to(tmp_path)).out.splitlines()[-1])
