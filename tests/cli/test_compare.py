@@ -118,7 +118,9 @@ def test_no_two_maps_meet_under_one_name(real, tiny, photo, tmp_path):
 def test_the_last_head_is_one_head_in_all_models(real, tiny, photo, tmp_path):
     run = real("compare", photo, *tiny, "--model", "demo", "--show", "head:-1")
     assert (run.code, run.out) == (2, "")
-    assert "heads counted from the last are others in tiny.pth than in the models before it" in run.err
+    assert (
+        "heads counted from the last are others in tiny.pth than in the models before it" in run.err
+    )
     assert not files_below(tmp_path / "attnviz-out")
 
 

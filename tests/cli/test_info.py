@@ -174,7 +174,7 @@ def test_a_picture_that_is_gone_or_another_one_is_told(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40, seed=1)
     assert "cat.png is not the image" in real("info", "attnviz-out/cat.heads.png").err
     (tmp_path / "cat.png").unlink()
-    assert "cat.png is not here" in real("info", "attnviz-out/cat.heads.png").err
+    assert "cat.png does not exist" in real("info", "attnviz-out/cat.heads.png").err
 
 
 def test_a_file_without_a_record_is_one_clear_error(real, tmp_path):
@@ -206,7 +206,7 @@ def test_a_name_with_placeholders_and_one_with_braces_are_drawn_again(real, tiny
     save_scene(tmp_path / "a{x}.png", 40, 40)
     options = (*tiny, "--workers", "0", "--out", "out")
     run = real("heads", "a{x}.png", *options, "--name", "{stem} of {model} at {layer}")
-    assert run.out == "out/a{x} of tiny.pth at -1.heads.png\n"
+    assert run.out == "out/a{x} of tiny at -1.heads.png\n"
     figure = tmp_path / run.out.strip()
     before = figure.read_bytes()
     command = shlex.split(real("info", figure.relative_to(tmp_path)).out.splitlines()[-1])
