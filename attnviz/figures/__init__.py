@@ -30,15 +30,13 @@ __all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
 
 
 def draw(
-    maps: Maps, picture: FigureImage, model: ModelInfo, style: DrawStyle, **options: Any
+    maps: Maps, image: FigureImage, model: ModelInfo, style: DrawStyle, **options: Any
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
 
     options: those of the kind of figure, its ``drawn_with``. Another one raises TypeError.
     """
-    figures: tuple[Figure, ...] = resolve(kind_of(maps).draw)(
-        maps, picture, model, style, **options
-    )
+    figures: tuple[Figure, ...] = resolve(kind_of(maps).draw)(maps, image, model, style, **options)
     return figures
 
 

@@ -54,7 +54,7 @@ def run(
 def _events(
     request: RunRequest, model: Backbone | None, into: Path | None
 ) -> Generator[Event, None, None]:
-    check_before_loading(request.command, request.model)
+    check_before_loading(request.command, request.model, request.inputs)
     found, plans = plan_request(request, into)
     check_folder(into or request.output.folder, plans.values())
     with _cluster(request, found) as starting:

@@ -34,6 +34,7 @@ from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size
 from attnviz.images.read import read_input
+from attnviz.models.catalogue import known_info
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
 from attnviz.output.current import recorded_paths, rows_up_to_date
@@ -148,6 +149,9 @@ class _Comparison:
 
     def run(self, wanted: ModelRequest) -> Iterator[Started | Failed]:
         """Load a model and run all images through it; those that fail are left out."""
+        info = known_info(wanted)
+        if info is not None:  # before anything is downloaded
+            _checked_commands(self._request, info, resolved(info, self._request))
         model = load_backbone(wanted)
         self._shown = _same_maps(model.info, self._request, self._shown)
         commands = _checked_commands(self._request, model.info, self._shown)
