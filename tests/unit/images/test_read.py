@@ -277,17 +277,18 @@ def test_tiny_file_that_declares_a_huge_picture_is_refused_unread(tmp_path: Path
 def test_limit_is_the_callers_and_not_pillows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     pixels = scene(20, 30)
-    for form in ("PNG", "BMP", "PPM"):
-        data = encoded(Image.fromarray(pixels), form)
-        np.testing.assert_array_equal(read_bytes(tmp_path, "a.bin", data, 600).pixels, pixels)
-        assert "20x30" in str(refusal(tmp_path, "a.bin", data, 599))
-    assert Image.MAX_IMAGE_PIXELS == 10
-    # These hold to Pillow's limit themselves: at least it is said.
-    for form in ("TIFF", "WEBP"):
-        data = encoded(Image.fromarray(pixels), form)
-        assert "larger than Pillow decodes" in str(refusal(tmp_path, "a.bin", data, 600))
+    with monkeypatch.context() as patch:
+        patch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+        for form in ("PNG", "BMP", "PPM"):
+            data = encoded(Image.fromarray(pixels), form)
+            np.testing.assert_array_equal(read_bytes(tmp_path, "a.bin", data, 600).pixels, pixels)
+            assert "20x30" in str(refusal(tmp_path, "a.bin", data, 599))
+        assert Image.MAX_IMAGE_PIXELS == 10
+        # These hold to Pillow's limit themselves: at least it is said.
+        for form in ("TIFF", "WEBP"):
+            data = encoded(Image.fromarray(pixels), form)
+            assert "larger than Pillow decodes" in str(refusal(tmp_path, "a.bin", data, 600))
 
 
 def test_ninety_megapixels_are_read_in_silence(
