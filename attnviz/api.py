@@ -1,4 +1,4 @@
-"""The Python interface: load a model, prepare pictures, get maps as arrays, draw a figure.
+"""The Python interface: load a model, prepare images, get maps as arrays, draw a figure.
 
     import attnviz
 
@@ -116,7 +116,7 @@ def load_model(
 
 
 def read(source: str | Path | ByteArray) -> RgbImage:
-    """A picture from a file, or from an array (height, width, 3) uint8 in sRGB.
+    """An image from a file, or from an array (height, width, 3) uint8 in sRGB.
 
     Raises:
         ImageError: The file cannot be read, or the array is of another kind.
@@ -138,7 +138,7 @@ def prepare(
     size: SizeRequest = None,
     fit: Fit | str = Fit.ASPECT,
 ) -> PreparedImage:
-    """A picture as the model sees it; the geometry that places maps on it travels with it.
+    """An image as the model sees it; the geometry that places maps on it travels with it.
 
     Raises:
         ImageError: It cannot be read.
@@ -151,11 +151,11 @@ def prepare(
 def compute_maps(
     model: Backbone, images: Sequence[PreparedImage], command: CommandRequest
 ) -> list[Maps]:
-    """What a command asks for, of pictures of one input size, in one pass: one result a picture.
+    """What a command asks for, for images of one input size, in one pass: one result an image.
 
     Raises:
         UsageError: Something in the request is out of range for this model.
-        ImageError: A point to look from lies outside a picture.
+        ImageError: A point to look from lies outside an image.
         MemoryNeededError: It does not fit into memory.
         AttentionError: The captured attention breaks an invariant.
     """
@@ -488,5 +488,5 @@ def draw(
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
     patch), ``norm`` (matrix). Nothing is shown or written.
     """
-    picture = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
-    return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)
+    figure_image = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
+    return figures.draw(maps, figure_image, model.info, style or DrawStyle(), **options)

@@ -108,7 +108,7 @@ def layer_matrix(
 
 
 class MatrixPool:
-    """Memory of matrices that have been passed, for the next layers and pictures of the same size.
+    """Memory of matrices that have been passed, for the next layers and images of the same size.
 
     The kernel takes its time to hand out fresh pages: a quarter of a plain pass for the 570 MB of a
     rollout of 3,601 tokens. On a GPU torch keeps them by itself.

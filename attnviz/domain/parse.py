@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES, Percentile
+from attnviz.domain.choices import COLUMN_INCHES, NARROWEST_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
 from attnviz.storage import is_address, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from attnviz.domain.requests import BandChoice, SizeRequest, ValueRange
@@ -141,7 +140,7 @@ def parse_width(text: str) -> float:
         raise UsageError(
             f"--width: {text!r} is not a width", "use column, page or a number of inches"
         ) from None
-    return in_range("--width", width, least=1.0, most=100.0)
+    return in_range("--width", width, least=NARROWEST_INCHES, most=100.0)
 
 
 def parse_limits(text: str | None) -> tuple[float | Percentile, float | Percentile] | None:
@@ -310,12 +309,6 @@ def in_range(
     if not math.isfinite(value):
         rule = f"a finite number {rule}"
     raise UsageError(f"{option}: {value:g} is out of range, it must be {rule}")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the names that come near, or an empty one."""
-    near = get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def _numbers(option: str, text: str, count: int, hint: str) -> tuple[float, ...]:

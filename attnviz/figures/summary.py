@@ -6,7 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.caption import RANDOM, layer_text, sheet_of
+from attnviz.figures.parts.caption import (
+    RANDOM,
+    layer_text,
+    model_parts,
+    sheet_of,
+)
 from attnviz.figures.parts.layout import MARGIN, Rect, ticks
 from attnviz.figures.parts.plots import framed, head_legend, limit_line
 
@@ -52,7 +57,7 @@ def draw_distributions(
     sheet = sheet_of(
         style,
         [
-            model.name,
+            *model_parts(model),
             f"{images:,} image{'s' * (images != 1)}",
             f"layers {theme.range_text(0, model.depth - 1)}"
             if several

@@ -85,9 +85,9 @@ def _is_another_training(checkpoint: Checkpoint) -> bool:
         abs(have - want) > 2e-3 for have, want in zip(preprocessing.mean, _IMAGENET, strict=True)
     ):
         return True
-    if any(name.startswith("local_cls_norm.") for name in checkpoint.ignored):
+    if any(name.startswith("local_cls_norm.") for name in checkpoint.unused):
         return True  # DINOv3 trained on satellite images: ViT-L of the same shapes
-    classifier = any(name.startswith(("classifier.", "head.")) for name in checkpoint.ignored)
+    classifier = any(name.startswith(("classifier.", "head.")) for name in checkpoint.unused)
     return classifier and checkpoint.source in (Source.HF_VIT, Source.DINO)
 
 

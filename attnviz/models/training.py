@@ -154,6 +154,7 @@ def _copied(live: Any, name: str) -> Backbone:
     size = snapshot.patch_embed.img_size or given["input_size"][1:]
     snapshot.pretrained_cfg = _IMAGENET | dict(given) | {"input_size": (3, *size)}
     info = build.read_info(snapshot, name, type(live).__name__, Positions.TIMM)
+    info = replace(info, statistics_assumed="mean" not in given)
     snapshot = move(snapshot, _device_of(live), torch.float32)
     return Backbone(snapshot, info, offset=False)
 
@@ -194,18 +195,19 @@ def _rebuilt(live: nn.Module, name: str) -> Backbone:
     if huggingface.is_layout(tensors):
         config = _config_of(live)
         source = hf_config.source_of(config, path)
-        tensors, ignored = huggingface.convert(tensors, source, path)
+        tensors, unused = huggingface.convert(tensors, source, path)
         inferred = hf_config.infer_from_config(config, tensors, path)
     else:
-        source, tensors, ignored = convert_original(tensors, path)
+        source, tensors, unused = convert_original(tensors, path)
         inferred = infer_original(tensors, source, path, sizes=_sizes(live))
         inferred = replace(inferred, **_settings(live, name, inferred.width))
     checkpoint = Checkpoint(
-        path, (), name, None, source, tensors, inferred, None, None, tuple(ignored), {}, None
+        path, (), name, None, source, tensors, inferred, None, None, unused, None
     )
     request = ModelRequest(checkpoint=path, device=str(_device_of(live)))
     snapshot = assemble(request, Weights(checkpoint=checkpoint))
-    snapshot.info = replace(snapshot.info, name=name, shape="")
+    snapshot.head = None  # as of timm's models: a classifier in training is not shown
+    snapshot.info = replace(snapshot.info, name=name, shape="", classes=0)
     return snapshot
 
 

@@ -30,9 +30,11 @@ from attnviz.domain.kinds import CommandRequest
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
+from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages, find_images
 from attnviz.images.fit import check_size
 from attnviz.images.read import read_input
+from attnviz.models.catalogue import known_info
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
 from attnviz.output.current import recorded_paths, rows_up_to_date
@@ -147,13 +149,19 @@ class _Comparison:
 
     def run(self, wanted: ModelRequest) -> Iterator[Started | Failed]:
         """Load a model and run all images through it; those that fail are left out."""
+        info = known_info(wanted)
+        if info is not None:  # before anything is downloaded
+            _checked_commands(self._request, info, resolved(info, self._request))
         model = load_backbone(wanted)
         self._shown = _same_maps(model.info, self._request, self._shown)
         commands = _checked_commands(self._request, model.info, self._shown)
         reference = None
         if self._request.relevance is not None:
             reference = read_second(model, self._request.relevance, self._request.inputs)
-        yield Started(self._total, model.info, model.notes, self._skipped)
+        notes = model.notes
+        if wanted is self._request.models[0]:
+            notes += missing_glyphs(image.file.path.name for image in self._images)
+        yield Started(self._total, model.info, notes, self._skipped)
         yield from self._failed
         self._skipped, self._failed = (), []
         for image in list(self._images):

@@ -20,6 +20,7 @@ from attnviz.images.read import read_input
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.runs.jaccard import ImageScores, score_image
+from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
 
 MASK_SUFFIX = ".mask"
@@ -49,7 +50,10 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
             "a mask is a PNG file with the stem of its image: cat.png or cat.mask.png",
         )
     if pairs:
-        model = model or load_backbone(request.model)
+        if model is None:
+            for command in request.commands:
+                check_before_loading(command, request.model, request.inputs)
+            model = load_backbone(request.model)
         for command in request.commands:
             check_request(model.info, command)
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)

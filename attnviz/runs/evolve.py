@@ -29,6 +29,7 @@ from attnviz.domain.requests import (
 )
 from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
+from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import find_images
 from attnviz.images.fit import check_size
 from attnviz.images.mask import mask_notes, read_mask
@@ -90,7 +91,7 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
     model = _load(request, series.paths[0])
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     task = _Task(request, file, plan, series, model.info, model.device.type)
-    yield Started(1, model.info, model.notes)
+    yield Started(1, model.info, (*model.notes, *missing_glyphs([file.path.name])))
     models = _models(task, model)
     del model
     try:
@@ -182,11 +183,12 @@ def _provenance(task: _Task, prepared: PreparedImage) -> Provenance:
     digests = [digest_of(path) for path in paths]
     # One hash for all, of the hashes in their order: it changes when any of them does.
     joined = hashlib.sha256("".join(digests).encode()).hexdigest()
-    name = request.model.name or task.info.name
+    name = request.model.name or task.info.shape or task.info.name
     if request.model.name is None and name == paths[0].stem:
         name = f"ViT of {task.info.depth} layers of width {task.info.width}"
     weights = f"{len(paths)} checkpoint{'s' * (len(paths) > 1)}"
-    info = replace(task.info, name=name, weights=weights, weights_sha256=joined)
+    info = task.info.with_statistics(request.inputs.mean, request.inputs.std)
+    info = replace(info, name=name, shape="", weights=weights, weights_sha256=joined)
     return replace(
         provenance_of(COMMAND, prepared, info, task.device, _options(request)),
         checkpoints=tuple((str(p), d) for p, d in zip(paths, digests, strict=True)),

@@ -30,6 +30,7 @@ from attnviz.models.load import load_backbone
 from attnviz.output.plan import check_folder, shortened_stem
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
+from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
 from attnviz.storage import same_file
 
@@ -52,7 +53,10 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
     (file,) = found.files
     target = request.file or default_file(file)
     _check_target(target, file)
-    model = model or load_backbone(request.model)
+    if model is None:
+        asked = LayersRequest(request.layers, query=Query.MEAN)
+        check_before_loading(asked, request.model, request.inputs)
+        model = load_backbone(request.model)
     layers = choose_layers(model.info, request.layers)
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     yield Started(1, model.info, model.notes, found.skipped)

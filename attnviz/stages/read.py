@@ -116,7 +116,7 @@ class ReadStage:
         provenance = provenance_of(
             kind_of(self.request.command).name,
             prepared,
-            self.info,
+            self.info.with_statistics(inputs.mean, inputs.std),
             self.device,
             self.options,
             self.like_sha256,

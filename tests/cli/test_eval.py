@@ -99,7 +99,7 @@ def test_the_numbers_as_a_table(real, tiny, judged, planted):
 def test_the_numbers_as_json(real, tiny, judged, planted):
     run = real(*judged, *tiny[:4], "--format", "json", "--threshold", "0.3", "-q")
     told = json.loads(run.out)
-    assert (told["model"], told["pictures"], told["threshold"]) == ("tiny", 2, 0.3)
+    assert (told["model"], told["pictures"], told["threshold"]) == ("tiny.pth", 2, 0.3)
     assert told["heads"] == pytest.approx([1 / 2, 1 / 4])  # head 1 keeps {1} alone
     assert told["best_head_per_image"] == pytest.approx((1 + 1 / 2) / 2)
     assert told["peak_on_object"] == 0.5

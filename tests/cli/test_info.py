@@ -139,7 +139,7 @@ def test_what_is_told(real, tiny, tmp_path, tiny_weights):
     assert command.startswith("attnviz rollout --")
     assert "--out" not in command
     assert told["command"] == "rollout"
-    assert (told["model"], told["weights"]) == ("tiny", "tiny.pth")
+    assert (told["model"], told["weights"]) == ("tiny.pth", "tiny.pth")
     assert told["weights SHA-256"] == sha256_of(tiny_weights.read_bytes())
     assert told["image SHA-256"] == sha256_of((tmp_path / "cat.png").read_bytes())
     assert (told["image size"], told["model input"]) == ("40x56", "32x48, 4x6 patches")
@@ -174,7 +174,7 @@ def test_a_picture_that_is_gone_or_another_one_is_told(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40, seed=1)
     assert "cat.png is not the image" in real("info", "attnviz-out/cat.heads.png").err
     (tmp_path / "cat.png").unlink()
-    assert "cat.png is not here" in real("info", "attnviz-out/cat.heads.png").err
+    assert "cat.png does not exist" in real("info", "attnviz-out/cat.heads.png").err
 
 
 def test_a_file_without_a_record_is_one_clear_error(real, tmp_path):

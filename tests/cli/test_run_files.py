@@ -299,7 +299,7 @@ def test_one_figure_of_all_pictures(real, tiny, photos, tmp_path, command):
     assert run.out.splitlines()[-2:] == [f"o/{command}.summary.png", f"o/{command}.summary.pdf"]
     record = read_record(tmp_path / "o" / f"{command}.summary.png")
     assert record is not None
-    assert (record["pictures"], record["command"], record["model"]) == (4, command, "tiny")
+    assert (record["pictures"], record["command"], record["model"]) == (4, command, "tiny.pth")
     with Image.open(tmp_path / "o" / f"{command}.summary.png") as image:
         assert np.asarray(image).std() > 5
     # It is no picture of the next run, not even where input and output are one folder.

@@ -11,7 +11,8 @@ import typer
 from attnviz.cli.check_figures import check_set
 from attnviz.cli.report import Report
 from attnviz.domain import DEFAULT_TOLERANCE
-from attnviz.domain.parse import did_you_mean, in_range, local_path
+from attnviz.domain.near_names import did_you_mean
+from attnviz.domain.parse import in_range, local_path
 from attnviz.errors import UsageError
 from attnviz.storage import path_of
 
@@ -112,11 +113,11 @@ def _answers_to(figure: PlannedFigure) -> set[str]:
 
 
 def _list(figures: Sequence[PlannedFigure], *, as_json: bool) -> None:
-    from attnviz.runs.figure_set import outlook_of
+    from attnviz.runs.figure_set import preview_figure
 
     for figure in figures:
-        for look in outlook_of(figure):
-            status = "current" if look.current else "draw"
-            for path in look.paths:
-                record = {"status": status, "path": str(path), "image": str(look.file.path)}
-                typer.echo(json.dumps(record) if as_json else f"{status:<7}  {path}")
+        for status in preview_figure(figure):
+            word = "current" if status.current else "draw"
+            for path in status.paths:
+                record = {"status": word, "path": str(path), "image": str(status.file.path)}
+                typer.echo(json.dumps(record) if as_json else f"{word:<7}  {path}")

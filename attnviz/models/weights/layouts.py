@@ -49,20 +49,17 @@ def unchunk(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {_CHUNKED.sub(r"blocks.\1.", name): tensor for name, tensor in tensors.items()}
 
 
-def split_unused(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of the backbone, and the names of heads and mask tokens, which are unused.
+def split_unused(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of the backbone, and those of heads and mask tokens, which are unused.
 
     A norm on pooled tokens is kept: where it is, the backbone has none at its end.
     """
-    kept = dict(tensors)
-    ignored = [
-        name
-        for name in tensors
-        if UNUSED.search(name) or (HEADS.match(name) and not name.startswith("fc_norm."))
-    ]
-    for name in ignored:
-        del kept[name]
-    return kept, ignored
+    kept: dict[str, Tensor] = {}
+    unused: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        head = HEADS.match(name) and not name.startswith("fc_norm.")
+        (unused if head or UNUSED.search(name) else kept)[name] = tensor
+    return kept, unused
 
 
 def original_source(tensors: Mapping[str, Tensor]) -> Source:

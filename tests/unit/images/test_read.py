@@ -278,8 +278,8 @@ def test_limit_is_the_callers_and_not_pillows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pixels = scene(20, 30)
-    with monkeypatch.context() as patch:
-        patch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(Image, "MAX_IMAGE_PIXELS", 10)
         for form in ("PNG", "BMP", "PPM"):
             data = encoded(Image.fromarray(pixels), form)
             np.testing.assert_array_equal(read_bytes(tmp_path, "a.bin", data, 600).pixels, pixels)
