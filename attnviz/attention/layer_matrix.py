@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
+from attnviz.attention.arrays import head_index
 from attnviz.attention.blocks import RowBlock, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel
-from attnviz.attention.choose import head_index
 from attnviz.attention.select import kth_smallest
 from attnviz.domain import DiscardOrder, Fusion, RolloutOptions
 
