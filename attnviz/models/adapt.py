@@ -1,7 +1,7 @@
 """Parts of timm's ViT that a file has otherwise than the model of that name or config.
 
 A config.json of timm cannot say every argument that its weights were trained with (``mlp_layer``,
-``act_layer``), and weights that were trained further may have lost or gained a class token, layer
+``act_layer``), and weights that were trained further may have lost or gained a CLS token, layer
 scale or another final norm. Shapes and names tell; sizes (patch, width, depth) must agree.
 """
 

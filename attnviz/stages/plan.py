@@ -35,7 +35,7 @@ def check_before_loading(
     Raises:
         UsageError: The second image is not a file; gradients in float16, whose range they leave; a
             layer, head or size that the named model does not have.
-        UnsupportedModelError: It has no class token, and the command needs one.
+        UnsupportedModelError: It has no CLS token, and the command needs one.
     """
     second = command.second_image
     if second is not None and not second.is_file():

@@ -38,6 +38,7 @@ from attnviz.domain import (
     Size,
 )
 from attnviz.domain.kinds import (
+    KINDS,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
@@ -186,6 +187,12 @@ def computed(model, request):
         if isinstance(request, RelevanceRequest) and request.like is not None:
             reference = reference_of(model, batch[:1], PICTURE)
         return compute(model, batch, [GEOMETRY] * IMAGES, request, reference)
+
+
+def test_every_kind_is_here():
+    assert {type(request) for request in REQUESTS.values()} == {
+        kind.request for kind in KINDS.values()
+    }
 
 
 @pytest.mark.parametrize("name", list(REQUESTS))
