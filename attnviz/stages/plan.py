@@ -10,7 +10,7 @@ from attnviz.domain import Precision, sha256_of
 from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError, no_gradients_in_float16
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
+from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
 from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs

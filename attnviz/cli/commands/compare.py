@@ -19,7 +19,6 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
-from attnviz.cli.signature import with_options
 from attnviz.domain import DEFAULT_MODEL, RelevanceMethod
 from attnviz.domain.comparison import CompareRequest, MapSpec
 from attnviz.domain.drawing import SharedScaleStyle
@@ -142,8 +141,7 @@ def compare(given: Given, inputs: INPUTS) -> int:
     return report.consume(collect_outputs(request, events(request)))
 
 
-COMMAND = with_options(
-    compare,
+PANELS = (
     Panel(None, ColumnOptions),
     Panel(MODEL.title, RowOptions),
     MODEL.without("model", "checkpoint"),
