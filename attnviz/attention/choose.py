@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
 from attnviz.domain import ModelInfo, Query
 from attnviz.errors import UnsupportedModelError, UsageError
 
@@ -36,11 +33,6 @@ def choose_heads(info: ModelInfo, heads: Sequence[int] | None) -> tuple[int, ...
     if not heads:
         raise UsageError("no heads given", f"{info.name} has heads 0 to {info.heads - 1}")
     return tuple(dict.fromkeys(_choose(head, info.heads, "head", info.name) for head in heads))
-
-
-def head_index(heads: Sequence[int], device: torch.device) -> Tensor:
-    """Indices of heads (h,) on a device, to index a tensor there."""
-    return torch.tensor(list(heads), dtype=torch.long, device=device)
 
 
 def need_cls(info: ModelInfo, query: Query) -> None:

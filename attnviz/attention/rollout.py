@@ -18,17 +18,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from attnviz.attention.arrays import TokenLayout, as_array, layout_of
+from attnviz.attention.arrays import TokenLayout, as_array, head_index, layout_of
 from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.checks import check_rollout_options
-from attnviz.attention.choose import (
-    choose_heads,
-    choose_layer,
-    choose_layers,
-    head_index,
-    need_cls,
-)
+from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.layer_matrix import (
     LayerMatrix,
     MatrixPool,

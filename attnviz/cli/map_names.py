@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind
 from attnviz.domain.comparison import HEAD_KINDS, MapSpec
-from attnviz.domain.parse import did_you_mean
+from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:

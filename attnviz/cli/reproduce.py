@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import DEFAULT_MAX_PIXELS, DEFAULT_OUT
+from attnviz.output.name import literal
 from attnviz.output.plan import shortened_stem
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _arguments(record: Mapping[str, Any], figure: Path) -> Iterator[str]:
     images = list(pictures_of(record))
     stem = _stem(figure, str(record["command"]))
     if len(images) > 1 or stem != shortened_stem(_plain_stem(images[0])):
-        yield from _option("name", stem)
+        yield from _option("name", literal(stem))
     if "checkpoints" in record:
         yield from _option("image", images[0])
         images = [str(checkpoint["path"]) for checkpoint in record["checkpoints"]]

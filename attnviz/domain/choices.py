@@ -27,6 +27,9 @@ DEFAULT_MAX_PIXELS = 178_956_970
 """Largest image that is decoded, in pixels: twice the size at which Pillow begins to warn."""
 
 COLUMN_INCHES = 3.35
+NARROWEST_INCHES = 2.0
+"""Narrower figures cannot hold readable text."""
+
 PAGE_INCHES = 7.0
 
 

@@ -38,6 +38,9 @@ class ModelInfo:
     weights_sha256: str | None = None
     random_weights: bool = False
     classes: int = 0
+    shape: str = ""
+    statistics_assumed: bool = False
+    arithmetic: str = ""
 
     @property
     def prefix_names(self) -> tuple[str, ...]:
@@ -45,10 +48,6 @@ class ModelInfo:
         others = self.prefix - self.registers - int(self.has_cls)
         registers = (f"R{number}" for number in range(1, self.registers + 1))
         return ("CLS",) * self.has_cls + ("dist.",) * max(others, 0) + tuple(registers)
-
-    shape: str = ""
-    statistics_assumed: bool = False
-    arithmetic: str = ""
 
     @property
     def title(self) -> str:

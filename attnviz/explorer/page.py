@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
+from attnviz.domain import DEFAULT_ALPHA
+from attnviz.domain.overlay import overlay_weight
 from attnviz.explorer.packing import compress, pack
 from attnviz.explorer.picture import data_address, seen
 
@@ -129,6 +131,7 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
         "rollout": _rollout_facts(content.rollout),
         "picture": {"width": image.width, "height": image.height, "address": data_address(image)},
         "cmaps": {name: _base64(_table(name)) for name in CMAPS},
+        "overlay": {"alpha": DEFAULT_ALPHA, "weights": _overlay_weights()},
     }
     return facts, blocks
 
@@ -150,6 +153,12 @@ def _table(name: str) -> bytes:
     """A colour map as 256 triples of red, green, blue, one byte each."""
     colours = np.asarray(mpl.colormaps[name](np.arange(256) / 255, bytes=True))
     return np.ascontiguousarray(colours[:, :3]).tobytes()
+
+
+def _overlay_weights() -> list[float]:
+    """The weight of each of the 256 colours over the image, at full opacity."""
+    levels = np.linspace(0, 1, 256, dtype=np.float32)
+    return [round(weight, 5) for weight in overlay_weight(levels, 1.0).tolist()]
 
 
 def _source(name: str) -> str:

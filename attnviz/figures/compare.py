@@ -79,7 +79,7 @@ def _columns(
 ) -> tuple[list[Column], list[list[Panel | None]]]:
     """The columns, and the panels of every row: the image, then one per map and head."""
     one_image = len({row.image.name for row in rows}) == 1 and not _titles_name_images(rows)
-    columns = [Column((theme.printable(rows[0].image.name) if one_image else "FigureImage",))]
+    columns = [Column((theme.printable(rows[0].image.name) if one_image else "Picture",))]
     panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
     scales = _scales(rows, style)
     for name in rows[0].maps:
@@ -182,7 +182,7 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
         geometry = row.image.geometry
         size, grid = geometry.model_input, geometry.grid
         sizes_text = f"{theme.size_text(size)} ({theme.size_text(grid)} patches)"
-        key = (row.label, row.model.patch, _layer_text(row))
+        key = (_label(row), row.model.patch, _layer_text(row))
         sizes.setdefault(key, {})[sizes_text] = None
     parts = [
         f"{label}: patches of {patch} px, input {', '.join(texts)}{layer}"
@@ -215,6 +215,14 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
             f"PCA: components of each row's own {whose} as red, green, blue, {PERCENTILES_TEXT}"
         )
     return list(dict.fromkeys(parts))
+
+
+def _label(row: ComparedRow) -> str:
+    """What the model is called, and what was assumed of it."""
+    model = row.model
+    shape = [f"shape of {model.shape}"] if model.shape else []
+    assumed = ["mean and std assumed"] if model.statistics_assumed else []
+    return ", ".join([row.label, *shape, *assumed])
 
 
 def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:

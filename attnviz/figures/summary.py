@@ -9,6 +9,7 @@ from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import (
     RANDOM,
     layer_text,
+    model_parts,
     sheet_of,
 )
 from attnviz.figures.parts.layout import MARGIN, Rect, ticks
@@ -56,7 +57,7 @@ def draw_distributions(
     sheet = sheet_of(
         style,
         [
-            model.name,
+            *model_parts(model),
             f"{images:,} image{'s' * (images != 1)}",
             f"layers {theme.range_text(0, model.depth - 1)}"
             if several

@@ -95,5 +95,5 @@ class SingleImage:
         self, command: str, options: dict[str, Any], like_sha256: str | None = None
     ) -> Provenance:
         """How a figure of this image is made; parameters as of ``provenance_of``."""
-        info, device = self.model.info, self.model.device.type
+        info, device = self.info or self.model.info, self.model.device.type
         return provenance_of(command, self.prepared, info, device, options, like_sha256)

@@ -54,7 +54,7 @@ def test_an_unknown_name_shows_near_matches(refused):
 @pytest.mark.parametrize("command", ["heads", "rollout"])
 def test_a_model_that_is_no_plain_vit(refused, name, command):
     line, hint = refused("--model", name, "--random-weights", code=2, command=command)
-    assert f"{name} is not a plain Vision Transformer" in line
+    assert f"{name} is not supported" in line
     assert "DINO" in hint
 
 

@@ -72,7 +72,7 @@ def test_a_folder_gives_every_picture_in_every_format_with_its_data(
     for name in expected:
         record = read_record(tmp_path / "o" / name)
         assert record is not None
-        assert (record["command"], record["model"]) == (command, "tiny")
+        assert (record["command"], record["model"]) == (command, "tiny.pth")
     assert pixels(tmp_path / f"o/1.{command}.png").std() > 10
     if formats == FORMATS:
         assert (tmp_path / f"o/1.{command}.pdf").read_bytes().startswith(b"%PDF-")

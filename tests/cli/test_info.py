@@ -151,7 +151,7 @@ def test_what_is_told(real, tiny, tmp_path, tiny_weights):
     assert command.startswith("attnviz rollout --")
     assert "--out" not in command
     assert told["command"] == "rollout"
-    assert (told["model"], told["weights"]) == ("tiny", "tiny.pth")
+    assert (told["model"], told["weights"]) == ("tiny.pth", "tiny.pth")
     assert told["weights SHA-256"] == sha256_of(tiny_weights.read_bytes())
     assert told["image SHA-256"] == sha256_of((tmp_path / "cat.png").read_bytes())
     assert (told["image size"], told["model input"]) == ("40x56", "32x48, 4x6 patches")
@@ -186,7 +186,7 @@ def test_a_picture_that_is_gone_or_another_one_is_told(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40, seed=1)
     assert "cat.png is not the image" in real("info", "attnviz-out/cat.heads.png").err
     (tmp_path / "cat.png").unlink()
-    assert "cat.png is not here" in real("info", "attnviz-out/cat.heads.png").err
+    assert "cat.png does not exist" in real("info", "attnviz-out/cat.heads.png").err
 
 
 def test_a_file_without_a_record_is_one_clear_error(real, tmp_path):
@@ -208,7 +208,23 @@ def test_a_name_of_ones_own_for_one_picture(real, tiny, tmp_path):
     assert real("heads", "a.png", *tiny, "--name", "fig.1").code == 0
     assert files_below(tmp_path / "attnviz-out") == ["fig.1.heads.png"]
     two = real("heads", "a.png", "b.png", *tiny, "--name", "fig")
-    assert (two.code, "--name: 'fig' can name the figure of one picture" in two.err) == (2, True)
+    assert (two.code, "--name: 'fig' can name the figure of one image" in two.err) == (2, True)
     for name in ("", "a/b", "..", "n" * 300):
         run = real("heads", "a.png", *tiny, "--name", name)
         assert (run.code, "--name: " in run.err) == (2, True)
+
+
+def test_a_name_with_placeholders_and_one_with_braces_are_drawn_again(real, tiny, tmp_path):
+    save_scene(tmp_path / "a{x}.png", 40, 40)
+    options = (*tiny, "--workers", "0", "--out", "out")
+    run = real("heads", "a{x}.png", *options, "--name", "{stem} of {model} at {layer}")
+    assert run.out == "out/a{x} of tiny at -1.heads.png\n"
+    figure = tmp_path / run.out.strip()
+    before = figure.read_bytes()
+    command = shlex.split(real("info", figure.relative_to(tmp_path)).out.splitlines()[-1])
+    figure.unlink()
+    assert real(*command[1:]).code == 0
+    assert figure.read_bytes() == before
+    bad = real("heads", "a{x}.png", *options, "--name", "{stme}")
+    assert (bad.code, bad.out) == (2, "")
+    assert "--name: {stme} is not a placeholder" in bad.err

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import RendererAgg
 
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
 from attnviz.errors import UsageError
-from attnviz.figures import draw, overlay_images
+from attnviz.figures import draw, draw_comparison, overlay_images
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.overlay import model_view
 from attnviz.figures.parts.plots import _step
@@ -333,6 +333,26 @@ def test_the_foot_of_the_score_tells_the_share_of_cls_and_registers():
     assert f"{100 * maps.prefix[1:].sum() / total:.0f} % on 4 registers" in foot
 
 
+def test_the_foot_says_what_only_shapes_chose_and_what_was_assumed():
+    """Weights of the shape of ViT-B/16 are not called DINO's."""
+    model = samples.model_info(
+        name="mae_pretrain_vit_base.pth", shape="ViT-B/16", statistics_assumed=True
+    )
+    image = _blank(32, 48, (4, 6))
+    row = samples.compared_row(("a",), image, samples.model_info(heads=2))
+    row = dataclasses.replace(row, model=model, label=model.name)
+    figures = [
+        draw(samples.heads_maps((4, 6)), image, model, STYLE)[0],
+        draw_comparison([samples.only(row, "mean")], STYLE)[0],
+    ]
+    for figure in figures:
+        foot = " ".join(words_of(figure))
+        assert "mae_pretrain_vit_base.pth, shape of ViT-B/16" in foot
+        assert "mean and std assumed" in foot
+    (known,) = draw(samples.score_maps((4, 6)), image, samples.model_info(), STYLE)
+    assert "assumed" not in " ".join(words_of(known))
+
+
 @pytest.mark.parametrize("width", [2.0, 3.35, 7.0])
 def test_random_weights_are_said(width):
     model = samples.model_info(random_weights=True)
@@ -428,13 +448,19 @@ def test_a_saved_figure_leaves_no_page_of_pixels_behind():
     gc.collect()
     gc.disable()
     try:
+        # Figures that other tests share may hold theirs.
+        before = set(map(id, renderers()))
         for _ in range(3):
             png(draw(samples.heads_maps((4, 6)), picture, samples.model_info(), STYLE)[0])
-        # type(), not isinstance(): asking every object for its class wakes lazy modules of torch.
-        left = [thing for thing in gc.get_objects() if issubclass(type(thing), RendererAgg)]
+        left = [renderer for renderer in renderers() if id(renderer) not in before]
     finally:
         gc.enable()
     assert not left
+
+
+def renderers() -> list[RendererAgg]:
+    # type(), not isinstance(): asking every object for its class wakes lazy modules of torch.
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), RendererAgg)]
 
 
 def test_drawing_imports_no_torch(light_server):

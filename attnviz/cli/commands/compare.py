@@ -28,6 +28,7 @@ from attnviz.domain.kinds import RelevanceRequest
 from attnviz.domain.options import Form, option
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,6 +187,6 @@ def _name_and_path(text: str) -> tuple[str | None, Path]:
     from attnviz.domain.parse import check_checkpoint
 
     name, equals, path = text.partition("=")
-    if not equals or Path(text).exists():
-        return None, check_checkpoint(Path(text))
-    return name, check_checkpoint(Path(path))
+    if not equals or path_of(text).exists():
+        return None, check_checkpoint(path_of(text))
+    return name, check_checkpoint(path_of(path))

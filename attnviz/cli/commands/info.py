@@ -13,6 +13,7 @@ from attnviz.domain import sha256_of
 from attnviz.errors import ImageError, UsageError
 from attnviz.images.names import printable
 from attnviz.output.read_record import read_record
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ def info(
         Path,
         typer.Argument(
             metavar="FIGURE",
+            parser=path_of,
             help="A figure (PNG, PDF, SVG) or data file (NPZ) that attnviz wrote.",
             show_default=False,
         ),
@@ -121,7 +123,7 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
     images = {row["image"]: row["image_sha256"] for row in _rows_with_an_image(record)}
     for name, wanted in images.items():
-        image = Path(name)
+        image = path_of(name)
         try:
             digest = sha256_of(image.read_bytes())
         except (OSError, ValueError):

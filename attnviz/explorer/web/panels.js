@@ -112,14 +112,14 @@ function word(red, green, blue, alpha) {
 const DIMMED_WORD = word(...DIMMED);
 let overlay = { key: "", words: new Uint32Array(256) };
 
-// 256 colours with their opacity: the square root of the level, so that half levels stay visible.
+// 256 colours with their opacity, which is weighted as in the figures.
 function overlayWords(cmap, opacity) {
   const key = `${cmap} ${opacity}`;
   if (overlay.key !== key) {
     const table = colourTable(cmap);
     const words = new Uint32Array(256);
     for (let i = 0; i < 256; i++) {
-      const alpha = Math.round(Math.sqrt(i / 255) * opacity * 2.55);
+      const alpha = Math.round(facts.overlay.weights[i] * opacity * 2.55);
       words[i] = word(table[3 * i], table[3 * i + 1], table[3 * i + 2], alpha);
     }
     overlay = { key, words };

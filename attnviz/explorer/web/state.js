@@ -18,7 +18,7 @@ function startState() {
     kept: 100,
     scale: "zero",
     cmap: Object.keys(facts.cmaps)[0],
-    opacity: 85,
+    opacity: Math.round(100 * facts.overlay.alpha),
     pins: [],
   };
 }

@@ -32,12 +32,17 @@ def sheet_with_caption(
     """
     size, grid = image.geometry.model_input, image.geometry.grid
     lines = [
-        model.name,
+        *model_parts(model),
         f"input {theme.size_text(size)}",
         f"grid {theme.size_text(grid)} of {model.patch} px patches",
         *(part for part in parts if part),
     ]
     return sheet_of(style, lines, RANDOM if model.random_weights else "")
+
+
+def model_parts(model: ModelInfo) -> list[str]:
+    """What the model is called, and what was assumed of it."""
+    return [model.title, *(["mean and std assumed"] if model.statistics_assumed else [])]
 
 
 def sheet_of(style: DrawStyle, parts: Sequence[str], warning: str = "") -> Sheet:

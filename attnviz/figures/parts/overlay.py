@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 
 from attnviz.domain import Interpolation, Size
+from attnviz.domain.near_names import did_you_mean
 from attnviz.domain.overlay import overlay_weight, visible_region
 from attnviz.errors import UsageError
 from attnviz.figures.parts.scale import FLAT, Limits, common_limits, own_limits
@@ -71,10 +72,13 @@ def enlarge(values: FloatArray, size: Size, interpolation: Interpolation) -> Flo
 def _table(cmap: str) -> ByteArray:
     """A colour map as (256, 3) uint8."""
     if cmap not in mpl.colormaps:
-        near = difflib.get_close_matches(cmap, list(mpl.colormaps), 3)
-        hint = f"did you mean {', '.join(near)}?" if near else "see matplotlib's colour maps"
+        hint = did_you_mean(cmap, mpl.colormaps) or "see matplotlib's colour maps"
         raise UsageError(f"no colour map named {cmap!r}", hint)
-    return np.asarray(mpl.colormaps[cmap](np.arange(256) / 255, bytes=True))[:, :3].copy()
+    chosen = mpl.colormaps[cmap]
+    # matplotlib builds its interpolated maps with as many colours as the user's matplotlibrc says.
+    if isinstance(chosen, LinearSegmentedColormap) and mpl.rcParamsOrig["image.lut"] == chosen.N:
+        chosen = chosen.resampled(256)
+    return np.asarray(chosen(np.arange(256) / 255, bytes=True))[:, :3].copy()
 
 
 def level(values: FloatArray, limits: Limits) -> FloatArray:

@@ -261,6 +261,7 @@ def test_strict_raises(picture, tmp_path):
 
 def test_a_disk_that_cannot_be_written_does_not_stop_training(picture, tmp_path, caplog):
     watch = attnviz.Watch(picture, ["heads"], out=tmp_path / "out", **QUICK)
+    (tmp_path / "out").mkdir()  # the check of the folder leaves none behind
     (tmp_path / "out" / "step00000000").write_text("in the way")
     assert watch(live_models.make("timm"), 0) == ()
     assert "cannot be written" in caplog.text
