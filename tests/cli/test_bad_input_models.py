@@ -110,7 +110,13 @@ def test_a_device_that_is_not_here(refused):
     assert "cpu" in hint
 
 
-@pytest.mark.parametrize("hub", ["offline by setting", "silent"])
+@pytest.mark.parametrize(
+    "hub",
+    [
+        "offline by setting",
+        pytest.param("silent", marks=pytest.mark.slow(reason="waits for a hub that never answers")),
+    ],
+)
 def test_a_named_model_without_network_ends_soon(torch_server, photo, tmp_path, hub):
     """A hub that takes the connection and never answers is the worst case: its client waits on."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
