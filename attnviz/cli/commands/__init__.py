@@ -34,8 +34,8 @@ _OTHERS = {
     "explore": (
         "explore:explore",
         (
-            "A page to explore an image's attention in a browser: hover a patch, see what it attends "
-            "to."
+            "A page to explore an image's attention in a browser: "
+            "hover a patch, see what it attends to."
         ),
     ),
     "render": ("render:render", "Draw a figure set: many figures, described in one TOML file."),
