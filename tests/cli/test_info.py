@@ -160,6 +160,24 @@ def test_what_is_told(real, tiny, tmp_path, tiny_weights):
     assert any(row.endswith("  fusion max") for row in rows)
 
 
+def test_the_command_leaves_defaults_out_and_all_spells_them(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 40)
+    real("rollout", "cat.png", *tiny, "--discard-ratio", "0.5", "--start-layer", "1")
+    figure = "attnviz-out/cat.rollout.png"
+    short, whole = (
+        shlex.split(real("info", figure, *more).out.splitlines()[-1]) for more in ((), ("--all",))
+    )
+    named = {word.partition("=")[0] for word in short if word.startswith("--")}
+    of_the_model = {"--checkpoint", "--model-arg", "--device"}
+    assert named == {*of_the_model, "--discard-ratio", "--start-layer", "--dpi"}
+    assert {"--fusion", "--residual", "--cmap", "--width"} <= set(whole)
+    before = (tmp_path / figure).read_bytes()
+    for command in (short, whole):
+        (tmp_path / figure).unlink()
+        assert real(*command[1:]).code == 0
+        assert (tmp_path / figure).read_bytes() == before
+
+
 def test_the_json_form_is_the_record_and_the_command(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40)
     real("heads", "cat.png", *tiny)
