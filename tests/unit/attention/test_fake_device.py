@@ -7,6 +7,7 @@ needs a value (``.item()``, a tensor in an ``if``), ``_Values`` answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -113,7 +114,7 @@ class _Values(TorchDispatchMode):
 
 
 @pytest.fixture(autouse=True)
-def _device_without_a_driver(monkeypatch) -> None:
+def _device_without_a_driver(monkeypatch) -> Iterator[None]:
     """Arrays of fake tensors on the CPU alone; gradients on the device of what they are of.
 
     Autograd's engine asks the driver for the device. A backward pass runs where its forward pass
@@ -141,6 +142,9 @@ def _device_without_a_driver(monkeypatch) -> None:
     # Autocast is left off, with a warning, where there is no driver.
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    distance_table.cache_clear()  # a fake table must not be left for other tests
+    yield
+    distance_table.cache_clear()
 
 
 MODE = FakeTensorMode(allow_non_fake_inputs=True)
