@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from attnviz.attention.arrays import as_array, layout_of
+from attnviz.attention.arrays import as_array, head_index, layout_of
 from attnviz.attention.capture import AttentionModel
 from attnviz.attention.checks import check_relevance, not_of_cls
-from attnviz.attention.choose import choose_heads, head_index
+from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows

@@ -97,7 +97,7 @@ class ModelRequest:
     args: dict[str, int] = option(
         {},
         MODEL_ARGS,
-        "A size of your own model (depth, width, heads, patch, registers); repeatable.",
+        "Sizes of your own model (depth, width, heads, patch, registers): depth=6,heads=3.",
         name="model-arg",
     )
     random_weights: bool = switch("Draw an untrained model; its figures say so.")

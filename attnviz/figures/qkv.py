@@ -37,6 +37,8 @@ _NAMES = {Part.QUERY: "Queries Q", Part.KEY: "Keys K", Part.VALUE: "Values V"}
 _REACH = 99.5
 """Percentile of the magnitudes that has full colour in a matrix."""
 _INDENT = 0.5
+_PANEL_TALLEST = 1.72
+"""Height of panels in inches, so that those of tall images leave room for the matrices."""
 _NARROWEST = 0.42
 """Minimum width of the matrix of a head in inches."""
 _WIDEST = 3.2
@@ -108,7 +110,7 @@ def _panels(
         components_overlay(("PCA on picture", "On picture"), components, style, image),
         map_panel((f"Norm, {of_all}", "Norm"), maps.joint_norms[part_index], style, None),
     ]
-    panel_rows(sheet, panels, aspect, at_least=4)
+    panel_rows(sheet, panels, aspect, at_least=4, tallest=_PANEL_TALLEST)
     if len(each) > 1:
         shares = [theme.share(float(share)) for share in maps.explained[part_index].sum(axis=1)]
         head_components = [
@@ -123,7 +125,7 @@ def _panels(
                 maps.heads, shares, maps.components[part_index], strict=True
             )
         ]
-        panel_rows(sheet, head_components, aspect, at_least=4)
+        panel_rows(sheet, head_components, aspect, at_least=4, tallest=_PANEL_TALLEST)
         head_norms = [
             map_panel(
                 (f"Norm, head {head}", f"Norm {head}"),
@@ -134,7 +136,7 @@ def _panels(
             )
             for head, values in zip(maps.heads, each, strict=True)
         ]
-        panel_rows(sheet, head_norms, aspect, at_least=4)
+        panel_rows(sheet, head_norms, aspect, at_least=4, tallest=_PANEL_TALLEST)
     if shared:
         shared_bar(sheet, shared, "Norm of a head")
 

@@ -84,7 +84,7 @@ def test_no_parameter_of_a_command_makes_a_path_of_an_address_by_itself():
         for name in ALL
         for parameter in command_with_options(name).params
         if (described := getattr(parameter, "type_descriptor", None)) is not None
-        and described.annotation is Path
+        and described.annotation in (Path, list[Path])
     }
     assert {"heads config", "info figure", "render diff_out", "merge out"} <= read.keys()
     assert set(read.values()) == {path_of, local_path}

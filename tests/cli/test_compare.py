@@ -456,3 +456,24 @@ def test_the_grammar():
         assert [str(shown) for shown in parse_maps([text])] == [text]
     with pytest.raises(UsageError):
         parse_maps([""])
+
+
+def test_places_are_written_as_in_every_command(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 56)
+    there = ("--show", "mean,patch,cosine", "--at", "-1,2", "--xy", "9.5,7")
+    short = real("compare", "cat.png", *tiny, *there, "--save-data")
+    assert short.code == 0
+    figure = tmp_path / "attnviz-out" / "cat.compare.png"
+    before = figure.read_bytes()
+    written = "mean,patch@-1,2,patch@9.5,7px,cosine@-1,2,cosine@9.5,7px"
+    assert real("compare", "cat.png", *tiny, "--show", written, "--overwrite").code == 0
+    assert figure.read_bytes() == before
+    for options, said in (
+        (("--show", "patch"), "--show: 'patch' needs a patch"),
+        (("--show", "mean", "--at", "1,2"), "--at and --xy need a map of a patch"),
+        (("--show", "mean@1,2"), "takes no patch"),
+        (("--show", "patch@1,2", "--xy", "3,3"), "--at and --xy need a map of a patch"),
+    ):
+        run = real("compare", "cat.png", *tiny, *options)
+        assert (run.code, run.out) == (2, "")
+        assert said in run.err, options

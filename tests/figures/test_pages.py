@@ -164,6 +164,31 @@ def test_numbers_of_patches_that_meet_stand_apart():
                 assert across <= 0 or along <= 0, (cells, place)
 
 
+@pytest.mark.parametrize("cell", [(0, 0), (0, 20), (13, 0), (13, 20), (6, 10)])
+def test_the_number_of_a_patch_does_not_cover_it(cell):
+    image = _blank(112, 168, (14, 21))
+    maps = samples.patch_maps((14, 21), [cell], 2)
+    figure = draw(maps, image, samples.model_info(heads=2), STYLE)[0]
+    panel = rasters_of(figure)[0].rect
+    left, right = (panel.left + panel.width * (cell[1] + k) / 21 for k in (0, 1))
+    top, bottom = (panel.top + panel.height * (cell[0] + k) / 14 for k in (0, 1))
+    ((x0, y0, x1, y1),) = [box for text, box in word_boxes(figure) if text == "1"]
+    height = figure.get_figheight()
+    x0, x1, y0, y1 = x0 / 100, x1 / 100, height - y1 / 100, height - y0 / 100
+    assert x1 < left or right < x0 or y1 < top or bottom < y0
+    assert panel.left <= x0
+    assert x1 <= panel.right
+    assert panel.top <= y0
+    assert y1 <= panel.bottom
+
+
+@pytest.mark.parametrize("grid", [(14, 21), (14, 14), (21, 14)])
+def test_queries_keys_and_values_of_four_heads_have_a_page_each(grid):
+    image = _blank(8 * grid[0], 8 * grid[1], grid)
+    figures = draw(samples.qkv_maps(grid, 4), image, samples.model_info(heads=4), STYLE)
+    assert len(figures) == 3
+
+
 @pytest.mark.parametrize("width", [3.35, 7.0])
 @pytest.mark.parametrize(("size", "grid"), [((64, 1200), (8, 150)), ((1200, 64), (150, 8))])
 def test_numbers_of_patches_stand_by_them_in_a_strip(width, size, grid):
@@ -474,6 +499,15 @@ def test_drawing_imports_no_torch(light_server):
     )
     run = light_server.run(source=code)
     assert run.returncode == 0, run.stderr
+
+
+def test_an_axis_of_norms_has_two_ticks_at_least():
+    maps = samples.features_maps((6, 6), [])
+    norm = np.linspace(5.2, 13.2, 36, dtype=np.float32).reshape(6, 6)
+    maps = dataclasses.replace(maps, norm=norm)
+    style = DrawStyle(dpi=60, width=3.35)
+    (figure,) = draw(maps, _blank(48, 48, (6, 6)), samples.model_info(), style)
+    assert {"6", "8", "10", "12"} <= set(words_of(figure))
 
 
 def test_scores_over_decades_stand_on_a_logarithmic_axis():
