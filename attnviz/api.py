@@ -1,4 +1,4 @@
-"""The Python interface: load a model, prepare pictures, get maps as arrays, draw a figure.
+"""The Python interface: load a model, prepare images, get maps as arrays, draw a figure.
 
     import attnviz
 
@@ -72,6 +72,7 @@ from attnviz.models.load import load_backbone
 from attnviz.stages.model import maps_of
 from attnviz.stages.reference import read_second, refer_to
 from attnviz.stages.single import SingleImage
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +104,7 @@ def load_model(
     return load_backbone(
         ModelRequest(
             name=name,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint=None if checkpoint is None else path_of(checkpoint),
             checkpoint_key=checkpoint_key,
             random_weights=random_weights,
             device=device,
@@ -115,13 +116,13 @@ def load_model(
 
 
 def read(source: str | Path | ByteArray) -> RgbImage:
-    """A picture from a file, or from an array (height, width, 3) uint8 in sRGB.
+    """An image from a file, or from an array (height, width, 3) uint8 in sRGB.
 
     Raises:
         ImageError: The file cannot be read, or the array is of another kind.
     """
     if isinstance(source, str | Path):
-        path = Path(source)
+        path = path_of(source)
         return read_image(ImageFile(path, Path(path.name)), max_pixels=DEFAULT_MAX_PIXELS)
     try:
         name = Path("array")
@@ -137,7 +138,7 @@ def prepare(
     size: SizeRequest = None,
     fit: Fit | str = Fit.ASPECT,
 ) -> PreparedImage:
-    """A picture as the model sees it; the geometry that places maps on it travels with it.
+    """An image as the model sees it; the geometry that places maps on it travels with it.
 
     Raises:
         ImageError: It cannot be read.
@@ -150,11 +151,11 @@ def prepare(
 def compute_maps(
     model: Backbone, images: Sequence[PreparedImage], command: CommandRequest
 ) -> list[Maps]:
-    """What a command asks for, of pictures of one input size, in one pass: one result a picture.
+    """What a command asks for, for images of one input size, in one pass: one result an image.
 
     Raises:
         UsageError: Something in the request is out of range for this model.
-        ImageError: A point to look from lies outside a picture.
+        ImageError: A point to look from lies outside an image.
         MemoryNeededError: It does not fit into memory.
         AttentionError: The captured attention breaks an invariant.
     """
@@ -187,7 +188,7 @@ def heads(
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no class token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
         AttentionError: The captured attention breaks an invariant.
     """
     request = HeadsRequest(layer, _indices(heads), distance=distance, query=Query(query))
@@ -219,7 +220,7 @@ def layers(
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no class token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
         AttentionError: The captured attention breaks an invariant.
     """
     request = LayersRequest(
@@ -261,7 +262,7 @@ def rollout(  # noqa: PLR0913 - the options of a rollout
 
     Raises:
         UsageError: A ratio, layer or head out of range.
-        UnsupportedModelError: The model has no class token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
         AttentionError: The captured attention breaks an invariant.
     """
     options = RolloutOptions(
@@ -324,7 +325,7 @@ def score(
 
     Raises:
         UsageError: Layer, head or ratio out of range.
-        UnsupportedModelError: The model has no class token.
+        UnsupportedModelError: The model has no CLS token.
         AttentionError: The captured attention breaks an invariant.
     """
     return _one(model, image, ScoreRequest(layer, _indices(heads), keep_ratio), ScoreMaps)
@@ -487,5 +488,5 @@ def draw(
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
     patch), ``norm`` (matrix). Nothing is shown or written.
     """
-    picture = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
-    return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)
+    figure_image = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
+    return figures.draw(maps, figure_image, model.info, style or DrawStyle(), **options)

@@ -51,10 +51,10 @@ def _drawn_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def light_server() -> Iterator[WarmServer]:
-    """Starts processes that have imported the command line, and so far nothing heavy."""
+    """Starts processes that have imported the command line, and nothing heavy."""
     if not hasattr(os, "fork"):
         pytest.skip("needs fork")
-    server = WarmServer("attnviz.__main__", "attnviz.cli.app")
+    server = WarmServer("import attnviz.__main__, attnviz.cli.app")
     yield server
     server.close()
 
@@ -65,24 +65,23 @@ def torch_server(light_server: WarmServer) -> Iterator[WarmServer]:
 
     For tests of variables that those read when they are imported.
     """
-    server = light_server.fork("torch", "torchvision")
+    server = light_server.fork("import torch")
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
 def warm_server(torch_server: WarmServer) -> Iterator[WarmServer]:
-    """Starts processes that have imported all that a run needs."""
+    """Starts processes that have imported all that a run needs, as the command line imports it."""
     server = torch_server.fork(
-        "timm",
-        "attnviz.engines.local",
-        "attnviz.figures.heads",
-        "attnviz.models.load",
-        "attnviz.runs.collect",
-        "attnviz.runs.command",
-        "matplotlib.backends.backend_agg",
-        "matplotlib.backends.backend_pdf",
-        "matplotlib.backends.backend_svg",
+        "from attnviz.domain.process import claim_process\n"
+        "claim_process()\n"
+        "import attnviz.engines.local, attnviz.figures.heads, attnviz.models.load\n"
+        "import attnviz.runs.collect, attnviz.runs.command\n"
+        "import matplotlib.backends.backend_agg, matplotlib.backends.backend_pdf\n"
+        "import matplotlib.backends.backend_svg\n"
+        "from attnviz.models.build import import_timm\n"
+        "import_timm()\n"
     )
     yield server
     server.close()

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from attnviz.attention.arrays import as_array, layout_of
+from attnviz.attention.arrays import as_array, head_index, layout_of
 from attnviz.attention.capture import AttentionModel
 from attnviz.attention.checks import check_relevance, not_of_cls
-from attnviz.attention.choose import choose_heads, head_index
+from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
@@ -36,7 +36,7 @@ from attnviz.domain.kinds import RelevanceRequest
 class Reference:
     """The image that ``like`` names, and its feature (width,) float32."""
 
-    picture: FigureImage
+    image: FigureImage
     feature: Tensor
 
 
@@ -48,10 +48,10 @@ def feature(info: ModelInfo, tokens: Tensor) -> Tensor:
     return tokens[:, 0] if info.has_cls else tokens[:, info.prefix :].mean(dim=1)
 
 
-def reference_of(model: AttentionModel, batch: Tensor, picture: FigureImage) -> Reference:
+def reference_of(model: AttentionModel, batch: Tensor, image: FigureImage) -> Reference:
     """The reference that an image makes; batch: (1, 3, h, w)."""
     with torch.no_grad():  # an inference tensor cannot be part of a target with a gradient
-        return Reference(picture, feature(model.info, model.run(batch).float())[0])
+        return Reference(image, feature(model.info, model.run(batch).float())[0])
 
 
 SAME_COSINE = 1 - 2.5e-7
@@ -88,7 +88,7 @@ def relevance_maps(
             method=request.method,
             class_index=request.class_index,
             probability=None if probability is None else float(probability),
-            like=None if reference is None else reference.picture,
+            like=None if reference is None else reference.image,
         )
         for value, probability, row in zip(
             as_array(target.values), target.probabilities, as_array(rows), strict=True

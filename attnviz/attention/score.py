@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from attnviz.attention.arrays import as_array, layout_of
+from attnviz.attention.arrays import as_array, head_index, layout_of
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.checks import check_keep_ratio
-from attnviz.attention.choose import choose_heads, choose_layer, head_index, need_cls
+from attnviz.attention.choose import choose_heads, choose_layer, need_cls
 from attnviz.domain import Query, ScoreMaps
 from attnviz.domain.kinds import ScoreRequest
 

@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 
 from attnviz.cli.toml_file import load_toml
 from attnviz.domain.config_source import ConfigSource, field_name
-from attnviz.domain.parse import did_you_mean
+from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:

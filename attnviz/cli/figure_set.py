@@ -33,7 +33,7 @@ from attnviz.cli.toml_file import TomlFile, load_toml
 from attnviz.domain import DEFAULT_OUT
 from attnviz.domain.config_source import ConfigSource, field_name
 from attnviz.domain.kinds import KINDS
-from attnviz.domain.parse import did_you_mean
+from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 from attnviz.runs.figure_set import SetFigure
 from attnviz.storage import is_address

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from attnviz.cli.panels import Given, PrintRequest
 from attnviz.cli.report import Report
 from attnviz.domain import DrawStyle
-from attnviz.domain.process import available_cores
 from attnviz.domain.requests import (
     EngineRequest,
     InputRequest,
@@ -29,10 +28,6 @@ def run(request: RunRequest, printing: PrintRequest) -> int:
     Raises:
         AttnvizError: Nothing could be done at all: wrong use, no such model, no way to write.
     """
-    from attnviz.engines.draw_pool import make_ready
-
-    if request.workers is None and request.cluster is None and available_cores() > 1:
-        make_ready()
     from attnviz.runs import command
     from attnviz.runs.collect import collect_outputs
 

@@ -15,6 +15,7 @@ from attnviz.cli.panels import Given, Panel
 from attnviz.domain.config_source import field_name
 from attnviz.domain.options import FLAG
 from attnviz.domain.requests import RUN_PANEL
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ CONFIG = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
+        parser=path_of,
         help="A TOML file with values for these options; the command line wins.",
         callback=read_config,
         is_eager=True,

@@ -27,6 +27,9 @@ DEFAULT_MAX_PIXELS = 178_956_970
 """Largest image that is decoded, in pixels: twice the size at which Pillow begins to warn."""
 
 COLUMN_INCHES = 3.35
+NARROWEST_INCHES = 2.0
+"""Narrower figures cannot hold readable text."""
+
 PAGE_INCHES = 7.0
 
 
@@ -86,7 +89,7 @@ class DiscardOrder(StrEnum):
 
 
 class Query(StrEnum):
-    """Whose rows the whole-image commands show: the class token's, or the mean over patches."""
+    """Whose rows the whole-image commands show: the CLS token's, or the mean over patches."""
 
     CLS = "cls"
     MEAN = "mean"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,39 @@ if TYPE_CHECKING:
     from attnviz.domain.geometry import FitGeometry
     from attnviz.domain.model import ModelInfo
 
+MOST_PAGE_PIXELS = 500_000_000
+"""Largest page that is drawn: 2 GB while it is, as red, green, blue and alpha."""
+
+_LONGEST_SIDE = 65_535
+"""Longest side of a page in pixels that matplotlib draws."""
+
+_TALLEST_INCHES = 9.0
+_TALLEST_RATIO = 1.3
+
+
+def tallest_page(width: float) -> float:
+    """Height in inches at which a page of this width is full."""
+    return max(_TALLEST_INCHES, _TALLEST_RATIO * width)
+
+
+def largest_dpi(width: float, height: float | None = None) -> int:
+    """The most pixels an inch with which a page can be drawn; without a height, any page."""
+    height = tallest_page(width) if height is None else height
+    by_area = math.isqrt(int(MOST_PAGE_PIXELS / (width * height)))
+    return min(by_area, int(_LONGEST_SIDE / max(width, height)))
+
+
+def check_page_pixels(width: float, dpi: int) -> None:
+    """Raise UsageError for pages that would have too many pixels. width: in inches."""
+    largest = largest_dpi(width)
+    if dpi > largest:
+        pixels = width * tallest_page(width) * dpi**2
+        raise UsageError(
+            f"--dpi {dpi} is too much for --width {width:g}: a page may have "
+            f"{pixels / 1e6:,.0f} million pixels, more than {MOST_PAGE_PIXELS // 10**6} million",
+            f"the largest for that width is --dpi {largest}",
+        )
+
 
 @dataclass(frozen=True)
 class DrawStyle:
@@ -34,7 +68,8 @@ class DrawStyle:
     percentiles.
 
     Raises:
-        UsageError: A fixed scale without limits, or limits of another scale.
+        UsageError: A fixed scale without limits, limits of another scale, or pages of too many
+            pixels.
     """
 
     width: float = option(
@@ -83,6 +118,7 @@ class DrawStyle:
             raise UsageError("--scale fixed needs --limits", "for instance --limits 0,0.02")
         if self.scale is not Scale.FIXED and self.fixed_limits is not None:
             raise UsageError("--limits needs --scale fixed")
+        check_page_pixels(self.width, self.dpi)
 
 
 @dataclass(frozen=True)

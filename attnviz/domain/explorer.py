@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_dtype, check_shape
 from attnviz.domain.choices import DEFAULT_OUT
-from attnviz.domain.forms import ADDRESS, INDICES
+from attnviz.domain.forms import INDICES, PATH
 from attnviz.domain.options import option, switch
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ExploreRequest:
     )
     file: Path | None = option(
         None,
-        ADDRESS,
+        PATH,
         "The page to write; an existing one is replaced.",
         name="out",
         flags=("--out", "-o"),

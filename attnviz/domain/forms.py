@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import parse
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "ADDRESS",
+    "BANDS",
     "BATCH_SIZE",
     "CELLS",
     "CHANNELS",
@@ -27,6 +26,7 @@ __all__ = [
     "PATH",
     "POINTS",
     "POSITIVE_CHANNELS",
+    "RANGE",
     "SHARD",
     "SHARE",
     "SIZE",
@@ -44,9 +44,8 @@ def _joined(values: Sequence[Any] | None) -> str | None:
 
 
 TEXT = Form()
-PATH = Form(type=Path, write=str, metavar="PATH")
-ADDRESS = Form(read=lambda _option, text: path_of(text), write=str)
-"""A path here or in a store: a folder, ``s3://bucket/folder``."""
+PATH = Form(read=lambda _option, text: path_of(text), write=str, metavar="PATH")
+"""A path here or in a store: a file, a folder, ``s3://bucket/folder``."""
 
 INDEX = Form(read=parse.parse_index, metavar="N")
 INDICES = Form(read=parse.optional_indices, write=_joined, metavar="LIST")
@@ -67,6 +66,12 @@ SIZE = Form(read=lambda _option, text: parse.parse_size(text), write=str, metava
 WIDTH = Form(read=lambda _option, text: parse.parse_width(text), metavar="column|page|INCHES")
 LIMITS = Form(read=lambda _option, text: parse.parse_limits(text), write=_joined, metavar="MIN,MAX")
 CHANNELS = Form(read=parse.parse_channels, write=_joined, metavar="R,G,B")
+BANDS = Form(read=lambda _option, text: parse.parse_bands(text), write=_joined, metavar="R,G,B")
+RANGE = Form(
+    read=lambda _option, text: parse.parse_range(text),
+    write=lambda values: values if values == "auto" else _joined(values),
+    metavar="MIN,MAX|auto",
+)
 POSITIVE_CHANNELS = Form(
     read=lambda option, text: parse.parse_channels(option, text, positive=True),
     write=_joined,

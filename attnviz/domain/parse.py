@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import math
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from attnviz.domain.choices import COLUMN_INCHES, PAGE_INCHES, Percentile
+from attnviz.domain.choices import COLUMN_INCHES, NARROWEST_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
+from attnviz.storage import is_address, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from attnviz.domain.requests import SizeRequest
+    from attnviz.domain.requests import BandChoice, SizeRequest, ValueRange
 
 INDEX = re.compile(r"[+-]?\d{1,6}", re.ASCII)
 INDEX_LIST = re.compile(r"[+-]?\d{1,6}(-[+-]?\d{1,6})?(,[+-]?\d{1,6}(-[+-]?\d{1,6})?)*", re.ASCII)
@@ -140,7 +140,7 @@ def parse_width(text: str) -> float:
         raise UsageError(
             f"--width: {text!r} is not a width", "use column, page or a number of inches"
         ) from None
-    return in_range("--width", width, least=1.0, most=100.0)
+    return in_range("--width", width, least=NARROWEST_INCHES, most=100.0)
 
 
 def parse_limits(text: str | None) -> tuple[float | Percentile, float | Percentile] | None:
@@ -185,6 +185,39 @@ def parse_channels(
     return red, green, blue
 
 
+def parse_bands(text: str | None) -> BandChoice | None:
+    """``3,2,1``: which bands of a file, from 1, are red, green and blue; ``4``: that one as grey.
+
+    Raises:
+        UsageError: Not one or three numbers from 1 up.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if re.fullmatch(r"\d{1,5}", part, re.ASCII)]
+    if len(numbers) != len(parts) or len(parts) not in (1, 3) or min(numbers) < 1:
+        raise UsageError(
+            f"--bands: {text!r} is not a choice of bands",
+            "write the bands that are red, green and blue, from 1, e.g. 3,2,1; or one for grey",
+        )
+    red, green, blue = numbers if len(numbers) == 3 else numbers * 3
+    return red, green, blue
+
+
+def parse_range(text: str | None) -> ValueRange | None:
+    """``MIN,MAX``: the values of a file that become black and white; or ``auto``.
+
+    Raises:
+        UsageError: Anything else, or MIN not below MAX.
+    """
+    if text is None or text.strip().lower() == "auto":
+        return None if text is None else "auto"
+    low, high = _numbers("--range", text, 2, "write MIN,MAX, e.g. 0,4095, or auto")
+    if not low < high:
+        raise UsageError(f"--range: {text!r} is empty, the first number must be the smaller one")
+    return low, high
+
+
 def parse_cells(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """``r,c``: row and column of a patch, from 0."""
     cells = []
@@ -206,9 +239,9 @@ def parse_points(texts: Sequence[str]) -> tuple[tuple[float, float], ...]:
 
 
 def parse_model_args(texts: Sequence[str]) -> dict[str, int]:
-    """``name=number`` pairs, such as ``depth=6``."""
+    """``name=number`` pairs, such as ``depth=6``; one text may hold several, between commas."""
     sizes: dict[str, int] = {}
-    for text in texts:
+    for text in ",".join(texts).split(",") if texts else ():
         match = re.fullmatch(r"\s*([A-Za-z_][\w-]*)\s*=\s*(\d{1,9})\s*", text, re.ASCII)
         if match is None:
             raise UsageError(
@@ -231,6 +264,21 @@ def check_mask(path: Path) -> Path:
     """The path of a mask, which must be a file."""
     if not path.is_file():
         raise UsageError(f"--mask: {path} is not a file")
+    return path
+
+
+def local_path(text: str) -> Path:
+    """A path on this machine, of an option that takes no address.
+
+    Raises:
+        UsageError: An address.
+    """
+    path = path_of(text)
+    if is_address(str(path)):
+        raise UsageError(
+            f"{path} is an address, and this has to be a path on this machine",
+            "copy it here and give the path of the copy",
+        )
     return path
 
 
@@ -261,12 +309,6 @@ def in_range(
     if not math.isfinite(value):
         rule = f"a finite number {rule}"
     raise UsageError(f"{option}: {value:g} is out of range, it must be {rule}")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the names that come near, or an empty one."""
-    near = get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def _numbers(option: str, text: str, count: int, hint: str) -> tuple[float, ...]:

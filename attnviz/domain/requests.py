@@ -24,7 +24,7 @@ from attnviz.domain.choices import (
 )
 from attnviz.domain.drawing import DrawStyle
 from attnviz.domain.forms import (
-    ADDRESS,
+    BANDS,
     BATCH_SIZE,
     CHANNELS,
     DEVICE,
@@ -32,6 +32,7 @@ from attnviz.domain.forms import (
     OPTIONAL_COUNT,
     PATH,
     POSITIVE_CHANNELS,
+    RANGE,
     SHARD,
     SIZE,
     TEXT,
@@ -50,6 +51,12 @@ if TYPE_CHECKING:
 
 SizeRequest = int | Size | Literal["original"] | None
 """Shorter side in pixels, exact height and width, the image's own size, or the model's native."""
+
+BandChoice = tuple[int, int, int]
+"""Which bands of an image file, from 1, are red, green and blue."""
+
+ValueRange = tuple[float, float] | Literal["auto"]
+"""The values of an image file that become 0 and 255, or those of its 1st and 99th percentile."""
 
 OUTPUT_PANEL, RUN_PANEL = "Output", "Run"
 
@@ -90,7 +97,7 @@ class ModelRequest:
     args: dict[str, int] = option(
         {},
         MODEL_ARGS,
-        "A size of your own model (depth, width, heads, patch, registers); repeatable.",
+        "Sizes of your own model (depth, width, heads, patch, registers): depth=6,heads=3.",
         name="model-arg",
     )
     random_weights: bool = switch("Draw an untrained model; its figures say so.")
@@ -148,6 +155,19 @@ class InputRequest:
         "Standard deviation of the pixel normalisation.",
         show="the model's own",
     )
+    bands: BandChoice | None = option(
+        None,
+        BANDS,
+        "Bands of the file that are red, green and blue, from 1, e.g. 3,2,1; or one, for grey.",
+        show="what the file says",
+    )
+    value_range: ValueRange | None = option(
+        None,
+        RANGE,
+        "Values of the file that become black and white; auto: its 1st and 99th percentile.",
+        name="range",
+        show="the range of the file's number type",
+    )
     max_pixels: int = option(
         DEFAULT_MAX_PIXELS,
         number("N", least=1, type=int),
@@ -170,13 +190,13 @@ class InputRequest:
 class OutputRequest:
     """Where results go and in which forms.
 
-    ``name``: the stem of a single image's files, instead of the image's own. ``table``: a file
+    ``name``: the stem of files, with placeholders, instead of the image's own. ``table``: a file
     for the numbers of all images. ``summary``: also one figure about all images.
     """
 
     folder: Path = option(
         Path(DEFAULT_OUT),
-        ADDRESS,
+        PATH,
         "Where results go, also an address (s3://...); sub-folders of an input folder are kept.",
         name="out",
         flags=("--out", "-o"),
@@ -200,7 +220,8 @@ class OutputRequest:
     name: str | None = option(
         None,
         TEXT,
-        "Name the figure of one image: STEM.COMMAND.FORMAT.",
+        "Name the figures STEM.COMMAND.FORMAT; {stem} (the image's name), {layer}, {model} and "
+        "{command} are filled in.",
         metavar="STEM",
         show="the image's name",
         recorded=False,
@@ -208,7 +229,7 @@ class OutputRequest:
     )
     table: Path | None = option(
         None,
-        ADDRESS,
+        PATH,
         "Also the numbers of all images in one file, .csv or .parquet.",
         metavar="FILE",
         recorded=False,

@@ -119,7 +119,7 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
     facts = {
         "version": VERSION,
         "name": _readable(content.name),
-        "model": info.name,
+        "model": ", ".join([info.title, *(["mean and std assumed"] * info.statistics_assumed)]),
         "random": info.random_weights,
         "grid": list(content.provenance.geometry.grid),
         "prefix": token_names(info),

@@ -1,4 +1,4 @@
-"""From maps to matplotlib figures and overlay pictures.
+"""From maps to matplotlib figures and overlay images.
 
 ``draw`` is the one door. matplotlib is imported when something is drawn, torch never.
 """
@@ -30,27 +30,25 @@ __all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
 
 
 def draw(
-    maps: Maps, picture: FigureImage, model: ModelInfo, style: DrawStyle, **options: Any
+    maps: Maps, image: FigureImage, model: ModelInfo, style: DrawStyle, **options: Any
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
 
     options: those of the kind of figure, its ``drawn_with``. Another one raises TypeError.
     """
-    figures: tuple[Figure, ...] = resolve(kind_of(maps).draw)(
-        maps, picture, model, style, **options
-    )
+    figures: tuple[Figure, ...] = resolve(kind_of(maps).draw)(maps, image, model, style, **options)
     return figures
 
 
 def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figure, ...]:
-    """Pictures and models down, maps across, as pages; usually one."""
+    """A row per image and model, a column per map, as pages; usually one."""
     from attnviz.figures.compare import draw_comparison as comparison
 
     return comparison(rows, style)
 
 
 def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tuple[ByteArray, ...]:
-    """The picture with each head's map over it, at the picture's own size, no axes, no text."""
+    """The image with each head's map over it, at its own size, without axes or text."""
     from attnviz.figures.parts.overlay import overlay_images as images
 
     return images(maps, image, style)
@@ -58,12 +56,12 @@ def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tup
 
 def draw_distributions(
     spreads: Mapping[str, Mapping[tuple[int, int], FloatArray]],
-    pictures: int,
+    images: int,
     limit: float | None,
     model: ModelInfo,
     style: DrawStyle,
 ) -> tuple[Figure, ...]:
-    """How numbers of many pictures are distributed, by quantity, and by layer and head."""
+    """How numbers of many images are distributed, by quantity, and by layer and head."""
     from attnviz.figures.summary import draw_distributions as drawing
 
-    return drawing(spreads, pictures, limit, model, style)
+    return drawing(spreads, images, limit, model, style)

@@ -6,7 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.caption import RANDOM, layer_text, model_parts, sheet_of
+from attnviz.figures.parts.caption import (
+    RANDOM,
+    layer_text,
+    model_parts,
+    sheet_of,
+)
 from attnviz.figures.parts.layout import MARGIN, Rect, ticks
 from attnviz.figures.parts.plots import framed, head_legend, limit_line
 

@@ -1,7 +1,7 @@
-"""The picture formats that are read, and the suffixes that belong to them.
+"""The image formats that are read, and the suffixes that belong to them.
 
-The list is short on purpose: every further decoder is one more that a damaged file can upset, and
-some of Pillow's start other programs (EPS). Imports no Pillow, so that finding pictures is quick.
+The list is short on purpose: every further decoder is one more that a damaged file can crash, and
+some of Pillow's start other programs (EPS). Imports no Pillow, so that finding images is quick.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
 
 IMAGE_SUFFIXES = frozenset(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
 
-# A phone's JPEG that carries a second picture is an MPO; both are rightly named .jpg.
+# A phone's JPEG that carries a second image is an MPO; both are rightly named .jpg.
 _SAME_FAMILY = {"MPO": "JPEG", "DIB": "BMP"}
 
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")

@@ -50,7 +50,8 @@ class Choice:
     """What to load: the name that figures show, the catalogue row if any, and what to build.
 
     ``shape``: the size in words ("ViT-B/16") of a model that only its shapes chose. ``unnamed``:
-    neither a user nor a config names the model. ``guessed``: it is built from shapes alone.
+    what figures call it is where its weights lie, so that no name tells how its pixels are to be
+    prepared. ``guessed``: it is built from shapes alone.
     """
 
     name: str
@@ -165,7 +166,12 @@ def choose_model(request: ModelRequest, weights: Weights) -> Choice:
     if spec is not None:
         return Choice(spec.name, spec, _architecture(request, spec.timm_name, spec, checkpoint))
     if request.name is not None and weights.repository is None:
-        return Choice(request.name, None, _architecture(request, request.name, None, checkpoint))
+        architecture = _architecture(request, request.name, None, checkpoint)
+        config = None if checkpoint is None else checkpoint.timm
+        if config is not None and config.architecture == request.name.partition(".")[0]:
+            arguments = config.arguments | architecture.arguments
+            architecture = Architecture(request.name, arguments)
+        return Choice(request.name, None, architecture)
     assert checkpoint is not None
     title = str(weights.repository) if weights.repository else checkpoint.title
     if checkpoint.timm is not None:
@@ -174,15 +180,15 @@ def choose_model(request: ModelRequest, weights: Weights) -> Choice:
     if spec is not None and checkpoint.path.name == spec.weights_file:  # the authors' own name
         return Choice(spec.name, spec, _architecture(request, spec.timm_name, spec, checkpoint))
     # A layout of transformers has a config, a repository of the hub a name.
-    unnamed = weights.repository is None
-    shape = shape_name(checkpoint.inferred) if unnamed and not checkpoint.source.is_hf else ""
+    named = weights.repository is not None or checkpoint.source.is_hf
+    shape = "" if named else shape_name(checkpoint.inferred)
     if spec is not None:
         architecture = _architecture(request, spec.timm_name, spec, checkpoint)
-        return Choice(title, spec, architecture, shape, unnamed)
+        return Choice(title, spec, architecture, shape, unnamed=True)
     _check_activation(checkpoint)
     architecture = from_inferred(checkpoint.inferred, request.args, checkpoint.source)
     architecture.arguments.update(_own_sizes(request, None, checkpoint))
-    return Choice(title, None, architecture, shape, unnamed, guessed=True)
+    return Choice(title, None, architecture, shape, unnamed=True, guessed=True)
 
 
 def _of_config(request: ModelRequest, title: str, checkpoint: Checkpoint) -> Choice:
@@ -197,10 +203,10 @@ def _of_config(request: ModelRequest, title: str, checkpoint: Checkpoint) -> Cho
     known = build.is_known_tag(config.name)
     name = config.name if known else config.architecture
     architecture = _architecture(request, name, None, checkpoint)
-    arguments = config.arguments | architecture.arguments
-    return Choice(
-        config.name if known and not request.name else title, None, Architecture(name, arguments)
-    )
+    architecture = Architecture(name, config.arguments | architecture.arguments)
+    if known and not request.name:
+        return Choice(name, None, architecture)
+    return Choice(title, None, architecture, unnamed=True)
 
 
 def _architecture(

@@ -80,7 +80,7 @@ def class_head(
     Raises:
         CheckpointError: One that does not fit the backbone.
     """
-    weight, bias = _linear(checkpoint.heads, _CLASSIFIERS)
+    weight, bias = _linear(checkpoint.unused, _CLASSIFIERS)
     pooling = getattr(module, "global_pool", "token")
     if (
         weight is None
@@ -92,7 +92,7 @@ def class_head(
     patches = slice(0 if getattr(module, "pool_include_prefix", False) else info.prefix, None)
     first = slice(0, 1) if pooling == "token" else patches
     parts = [Part(first, weight)]
-    distilled, distilled_bias = _linear(checkpoint.heads, _DISTILLED)
+    distilled, distilled_bias = _linear(checkpoint.unused, _DISTILLED)
     if distilled is not None and info.prefix - info.registers > int(info.has_cls):
         parts = [Part(slice(0, 1), weight / 2), Part(slice(1, 2), distilled / 2)]
         bias = _sum(bias, distilled_bias, weight) / 2

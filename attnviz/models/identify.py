@@ -85,9 +85,9 @@ def _is_another_training(checkpoint: Checkpoint) -> bool:
         abs(have - want) > 2e-3 for have, want in zip(preprocessing.mean, _IMAGENET, strict=True)
     ):
         return True
-    if any(name.startswith("local_cls_norm.") for name in checkpoint.ignored):
+    if any(name.startswith("local_cls_norm.") for name in checkpoint.unused):
         return True  # DINOv3 trained on satellite images: ViT-L of the same shapes
-    classifier = any(name.startswith(("classifier.", "head.")) for name in checkpoint.ignored)
+    classifier = any(name.startswith(("classifier.", "head.")) for name in checkpoint.unused)
     return classifier and checkpoint.source in (Source.HF_VIT, Source.DINO)
 
 
@@ -115,7 +115,7 @@ def check_against(
         ("width", inferred.width, width),
         ("depth", inferred.depth, depth),
         ("register tokens", inferred.registers, registers),
-        ("class tokens", int(inferred.has_cls), int(has_cls)),
+        ("CLS tokens", int(inferred.has_cls), int(has_cls)),
         ("heads", inferred.heads, heads),
     ):
         if have is None or have == want:

@@ -13,7 +13,6 @@ from attnviz.domain.requests import RunRequest
 from attnviz.errors import OutputError
 from attnviz.output.failures import write_failures
 from attnviz.output.table import TableFile
-from attnviz.runs.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from attnviz.domain import ImageFile, WrittenFile
     from attnviz.domain.events import Event
     from attnviz.domain.requests import InputRequest, OutputRequest
+    from attnviz.runs.summary import Summary
 
 
 class _Request(Protocol):
@@ -80,6 +80,9 @@ class _Collector:
             case Started():
                 self._started = True
                 if self._summarised is not None:
+                    # Needs numpy, which a run whose inputs are wrong does without.
+                    from attnviz.runs.summary import Summary
+
                     self._summary = Summary(event.model)
             case Failed():
                 self._failures.append((event.name, event.error.message, event.error.hint))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import ImageFile
 from attnviz.domain.events import Event, Failed, Started
+from attnviz.domain.process import available_cores
 from attnviz.domain.requests import RunRequest
 from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages
-from attnviz.images.fit import check_size
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.stages.plan import check_before_loading, plan_request
 
@@ -54,16 +54,19 @@ def run(
 def _events(
     request: RunRequest, model: Backbone | None, into: Path | None
 ) -> Generator[Event, None, None]:
-    check_before_loading(request.command, request.model)
+    check_before_loading(request.command, request.model, request.inputs)
     found, plans = plan_request(request, into)
     check_folder(into or request.output.folder, plans.values())
     with _cluster(request, found) as starting:
         if found.files:
+            if model is None and request.cluster is None and request.workers is None:
+                _prepare_drawing()
             model = _checked(request, model)
             work = _joined(starting, request, model, plans)
             total = len(found.files) + len(found.missing)
+            info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
             notes = (*model.notes, *missing_glyphs(file.path.name for file in found.files))
-            yield Started(total, model.info, notes, found.skipped)
+            yield Started(total, info, notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
         if found.files:
@@ -71,9 +74,18 @@ def _events(
                 yield from events
 
 
+def _prepare_drawing() -> None:
+    """Have a second core load what drawing needs, while this one imports and loads the model."""
+    if available_cores() > 1:
+        from attnviz.engines import draw_pool
+
+        draw_pool.make_ready()
+
+
 def _checked(request: RunRequest, model: Backbone | None) -> Backbone:
     """The model of a request, loaded if necessary, and able to do what is asked."""
     from attnviz.attention.checks import check_request
+    from attnviz.images.sizes import check_size
     from attnviz.models.load import load_backbone
 
     if model is None:

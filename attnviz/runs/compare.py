@@ -32,13 +32,14 @@ from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
 from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages, find_images
-from attnviz.images.fit import check_size
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
+from attnviz.models.catalogue import known_info
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
-from attnviz.output.current import recorded_paths
+from attnviz.output.current import recorded_paths, rows_up_to_date
+from attnviz.output.name import STEM, has_placeholder, name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
-from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
@@ -88,7 +89,7 @@ def _read(request: CompareRequest, found: FoundImages) -> tuple[list[RgbImage], 
     images = []
     for file in found.files:
         try:
-            images.append(read_image(file, max_pixels=request.inputs.max_pixels))
+            images.append(read_input(file, request.inputs))
         except AttnvizError as error:
             failed.append(Failed(str(file.path), error))
     return images, failed
@@ -124,19 +125,18 @@ class _Comparison:
         """Where the figure goes: named after the first image, unless ``--name`` names it."""
         first, output = self._images[0].file, self._request.output
         named = replace(first, relative=Path(first.relative.name))
-        if output.name is None and len(self._images) > 1:
+        own_name = output.name is None or has_placeholder(output.name, STEM)
+        if own_name and len(self._images) > 1:
             more = f"{first.relative.stem}-and-{len(self._images) - 1}-more"
             named = ImageFile(first.path, Path(f"{more}{first.relative.suffix}"))
-        return plan_outputs([named], COMMAND, output)[named]
+        layer = "last" if self._request.layer is None else self._request.layer
+        values = name_values(COMMAND, self._request.models, layer)
+        return plan_outputs([named], COMMAND, output, values)[named]
 
     def is_current(self) -> bool:
         """Whether all files exist, made of the same images and weights with the same options."""
-        records = [read_record(path) for path in recorded_paths(self.plan(), self._request.output)]
-        asked = (self._options, self._like_sha256)
-        if not all(
-            record and (record.get("options"), record.get("like_sha256")) == asked
-            for record in records
-        ):
+        plan, output = self.plan(), self._request.output
+        if not all(path.is_file() for path in recorded_paths(plan, output)):
             return False
         digests = []
         for model in self._request.models:
@@ -144,16 +144,14 @@ class _Comparison:
             if digest is None and not model.random_weights:
                 return False
             digests.append(digest)
-        wanted = [[image.sha256, digest] for image in self._images for digest in digests]
-        return all(
-            record is not None
-            and [[row["image_sha256"], row["weights_sha256"]] for row in record.get("rows", ())]
-            == wanted
-            for record in records
-        )
+        rows = [(image.sha256, digest) for image in self._images for digest in digests]
+        return rows_up_to_date(plan, output, self._options, rows, self._like_sha256)
 
     def run(self, wanted: ModelRequest) -> Iterator[Started | Failed]:
         """Load a model and run all images through it; those that fail are left out."""
+        info = known_info(wanted)
+        if info is not None:  # before anything is downloaded
+            _checked_commands(self._request, info, resolved(info, self._request))
         model = load_backbone(wanted)
         self._shown = _same_maps(model.info, self._request, self._shown)
         commands = _checked_commands(self._request, model.info, self._shown)

@@ -50,7 +50,7 @@ def _model_label(result: Result, results: Sequence[Result]) -> str:
         for other in (each.provenance.model for each in results)
         if other.name == model.name
     }
-    return model.weights if len(weights) > 1 else model.name
+    return model.weights if len(weights) > 1 else model.title
 
 
 def notes_of(results: Sequence[Result], *, several: bool) -> tuple[str, ...]:

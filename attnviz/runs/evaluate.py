@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attnviz.attention.checks import check_request
@@ -14,12 +14,13 @@ from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.events import Done, Event, Failed, Started
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.images.find import FoundImages, find_images
-from attnviz.images.fit import check_size
-from attnviz.images.mask import read_mask
-from attnviz.images.read import read_image
+from attnviz.images.mask import MASK_NOTE, mask_notes, read_mask
+from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.runs.jaccard import ImageScores, score_image
+from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
 
 MASK_SUFFIX = ".mask"
@@ -49,15 +50,19 @@ def evaluate(request: EvaluationRequest, model: Backbone | None = None) -> Itera
             "a mask is a PNG file with the stem of its image: cat.png or cat.mask.png",
         )
     if pairs:
-        model = model or load_backbone(request.model)
+        if model is None:
+            for command in request.commands:
+                check_before_loading(command, request.model, request.inputs)
+            model = load_backbone(request.model)
         for command in request.commands:
             check_request(model.info, command)
         check_size(model.info.patch, request.inputs.size, request.inputs.fit)
         notes = (*model.notes, *_unmatched_note(unmatched))
         yield Started(len(pairs) + len(found.missing), model.info, notes, found.skipped)
+        known: set[str] = set()
         for file, mask in pairs:
             try:
-                yield _score(request, model, file, mask)
+                yield _without_known(_score(request, model, file, mask), known)
             except AttnvizError as problem:
                 yield Failed(str(file.path), problem)
     for name, error in found.missing:
@@ -99,8 +104,15 @@ def _unmatched_note(unmatched: tuple[Path, ...]) -> tuple[str, ...]:
     return (f"left out, without a mask: {unmatched[0].name}{more}",)
 
 
+def _without_known(scored: Scored, known: set[str]) -> Scored:
+    """Without the notes that an earlier mask had too; ``known`` remembers those."""
+    notes = tuple(note for note in scored.notes if note not in known)
+    known.update(note for note in notes if note.startswith(MASK_NOTE))
+    return replace(scored, notes=notes)
+
+
 def _score(request: EvaluationRequest, model: Backbone, file: ImageFile, mask_path: Path) -> Scored:
-    image = read_image(file, max_pixels=request.inputs.max_pixels)
+    image = read_input(file, request.inputs)
     mask = read_mask(mask_path, image.size)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
     heads, rollout = request.commands
@@ -108,7 +120,8 @@ def _score(request: EvaluationRequest, model: Backbone, file: ImageFile, mask_pa
         single.maps(heads).attention,
         single.maps(rollout).rollout,
         single.prepared.geometry,
-        mask,
+        mask.pixels,
         request.threshold,
     )
-    return Scored(file, (), notes=(*single.prepared.image.notes, *single.notes), scores=scores)
+    notes = (*single.prepared.image.notes, *mask_notes(mask), *single.notes)
+    return Scored(file, (), notes=notes, scores=scores)

@@ -21,7 +21,7 @@ from attnviz.domain import (
     WrittenFile,
 )
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
-from attnviz.domain.evolution import EvolutionRequest
+from attnviz.domain.evolution import EvolutionRequest, Rows
 from attnviz.domain.requests import (
     InputRequest,
     RunRequest,
@@ -31,14 +31,15 @@ from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageE
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
-from attnviz.images.mask import read_mask
-from attnviz.images.read import read_image
+from attnviz.images.mask import mask_notes, read_mask
+from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of
 from attnviz.output.animation import write_gif
 from attnviz.output.current import identity, is_up_to_date, outputs_up_to_date
+from attnviz.output.name import name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
@@ -82,8 +83,10 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
             the output folder.
     """
     file = _image_file(request.inputs)
-    plan = plan_outputs([file], COMMAND, request.output)[file]
     series = name_checkpoints(request.checkpoints)
+    layer = None if request.rows is Rows.LAYERS else request.layer
+    values = name_values(COMMAND, [replace(request.model, checkpoint=series.paths[-1])], layer)
+    plan = plan_outputs([file], COMMAND, request.output, values)[file]
     check_folder(request.output.folder, [plan])
     model = _load(request, series.paths[0])
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
@@ -134,8 +137,12 @@ def _load_alike(task: _Task, path: Path) -> Backbone:
 
 def _outcome(task: _Task, models: Iterable[Backbone]) -> Done | Skipped:
     request, output = task.request, task.request.output
-    image = read_image(task.file, max_pixels=request.inputs.max_pixels)
-    mask = None if request.mask is None else read_mask(request.mask, image.size)
+    image = read_input(task.file, request.inputs)
+    mask: BoolArray | None = None
+    mask_note: tuple[str, ...] = ()
+    if request.mask is not None:
+        read = read_mask(request.mask, image.size)
+        mask, mask_note = read.pixels, mask_notes(read)
     prepared = prepare_image(image, task.info, request.inputs)
     provenance = _provenance(task, prepared)
     current = output.skip_existing and _is_up_to_date(task, provenance)
@@ -147,7 +154,7 @@ def _outcome(task: _Task, models: Iterable[Backbone]) -> Done | Skipped:
         return Skipped(task.file, UP_TO_DATE, rows)
     written = _write(task, maps, prepared, mask, provenance)
     record = record_of(provenance, written, rows)
-    return Done(task.file, written, record, rows, (*prepared.image.notes, *notes))
+    return Done(task.file, written, record, rows, (*prepared.image.notes, *mask_note, *notes))
 
 
 def _maps(
@@ -176,11 +183,12 @@ def _provenance(task: _Task, prepared: PreparedImage) -> Provenance:
     digests = [digest_of(path) for path in paths]
     # One hash for all, of the hashes in their order: it changes when any of them does.
     joined = hashlib.sha256("".join(digests).encode()).hexdigest()
-    name = request.model.name or task.info.name
+    name = request.model.name or task.info.shape or task.info.name
     if request.model.name is None and name == paths[0].stem:
         name = f"ViT of {task.info.depth} layers of width {task.info.width}"
     weights = f"{len(paths)} checkpoint{'s' * (len(paths) > 1)}"
-    info = replace(task.info, name=name, weights=weights, weights_sha256=joined)
+    info = task.info.with_statistics(request.inputs.mean, request.inputs.std)
+    info = replace(info, name=name, shape="", weights=weights, weights_sha256=joined)
     return replace(
         provenance_of(COMMAND, prepared, info, task.device, _options(request)),
         checkpoints=tuple((str(p), d) for p, d in zip(paths, digests, strict=True)),

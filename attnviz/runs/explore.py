@@ -22,15 +22,17 @@ from attnviz.domain.options import given_options, request_options
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
 from attnviz.images.names import printable
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.output.plan import check_folder, shortened_stem
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
+from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
+from attnviz.storage import same_file
 
 
 def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
@@ -51,7 +53,10 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
     (file,) = found.files
     target = request.file or default_file(file)
     _check_target(target, file)
-    model = model or load_backbone(request.model)
+    if model is None:
+        asked = LayersRequest(request.layers, query=Query.MEAN)
+        check_before_loading(asked, request.model, request.inputs)
+        model = load_backbone(request.model)
     layers = choose_layers(model.info, request.layers)
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     yield Started(1, model.info, model.notes, found.skipped)
@@ -69,7 +74,7 @@ def default_file(file: ImageFile) -> Path:
 def _check_target(target: Path, file: ImageFile) -> None:
     if target.is_dir():
         raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if target.exists() and target.samefile(file.path):
+    if same_file(target, file.path):
         raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
     if target.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
@@ -88,7 +93,7 @@ def _make_page(
 ) -> Iterator[Step | Done]:
     steps = 1 + request.rollout + len(layers)
     yield Step("running the model", 0, steps)
-    image = read_image(file, max_pixels=request.inputs.max_pixels)
+    image = read_input(file, request.inputs)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
     single.check(LayersRequest(layers=layers))
     with memory_errors(single.prepared.geometry.model_input):

@@ -12,7 +12,7 @@ from attnviz.domain import FigureImage
 from attnviz.domain.events import Done, Failed
 from attnviz.domain.kinds import kind_of
 from attnviz.domain.options import resolve
-from attnviz.errors import AttnvizError
+from attnviz.errors import AttnvizError, OutputError
 from attnviz.figures import draw
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
@@ -82,8 +82,18 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     """Draw and write one image's files; the figure last, so that it stands for a complete set.
 
     Raises:
-        OutputError: A file cannot be written.
+        OutputError: A file cannot be written, or the figure does not fit into memory.
     """
+    try:
+        return _render(job)
+    except MemoryError as error:
+        raise OutputError(
+            f"its figure at --dpi {job.style.dpi} does not fit into memory",
+            f"try --dpi {max(30, job.style.dpi // 2)}, or fewer --workers",
+        ) from error
+
+
+def _render(job: RenderJob) -> tuple[WrittenFile, ...]:
     provenance, plan, style, request = job.provenance, job.plan, job.style, job.command
     name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
     image = FigureImage(job.pixels, provenance.geometry, name)

@@ -42,7 +42,7 @@ def maps_of(
         MemoryNeededError: It does not fit into memory.
         AttnvizError: As ``compute``.
     """
-    with memory_errors(images[0].geometry.model_input):
+    with memory_errors(images[0].geometry.model_input), model.exact_arithmetic():
         geometries = [image.geometry for image in images]
         return compute(model, model.batch(images), geometries, command, reference)
 

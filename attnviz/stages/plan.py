@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from attnviz.attention.checks import check_request
 from attnviz.domain import Precision, sha256_of
 from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError, no_gradients_in_float16
 from attnviz.images.find import find_images
+from attnviz.images.sizes import check_size
+from attnviz.models.catalogue import known_info
+from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
 
 if TYPE_CHECKING:
@@ -16,21 +20,33 @@ if TYPE_CHECKING:
 
     from attnviz.domain import ImageFile
     from attnviz.domain.kinds import CommandRequest
-    from attnviz.domain.requests import ModelRequest, RunRequest
+    from attnviz.domain.requests import InputRequest, ModelRequest, RunRequest
     from attnviz.images.find import FoundImages
     from attnviz.output.plan import OutputPlan
 
 
-def check_before_loading(command: CommandRequest, model: ModelRequest) -> None:
-    """Raise UsageError for what no model could do, before one is loaded.
+def check_before_loading(
+    command: CommandRequest, model: ModelRequest, inputs: InputRequest | None = None
+) -> None:
+    """Raise for what no model could do, or not the one that is named, before it is loaded.
 
-    The second image is not a file, or gradients are asked for in float16, whose range they leave.
+    Neither torch is imported for it nor anything downloaded.
+
+    Raises:
+        UsageError: The second image is not a file; gradients in float16, whose range they leave; a
+            layer, head or size that the named model does not have.
+        UnsupportedModelError: It has no CLS token, and the command needs one.
     """
     second = command.second_image
     if second is not None and not second.is_file():
         raise UsageError(f"--like: {second} is not a file", "give a second image")
     if command.needs_gradients and model.precision is Precision.FLOAT16:
         raise no_gradients_in_float16()
+    info = known_info(model)
+    if info is not None:
+        check_request(info, command)
+        if inputs is not None:
+            check_size(info.patch, inputs.size, inputs.fit)
 
 
 def plan_request(
@@ -47,13 +63,21 @@ def plan_request(
     found = find_images(request.inputs.inputs, exclude=output.folder)
     placed = output if into is None else replace(output, folder=into)
     # Names are assigned over all images, so that two shards do not write the same file.
-    plans = plan_outputs(found.files, kind_of(request.command).name, placed)
+    command = kind_of(request.command).name
+    values = name_values(command, [request.model], layer_as_written(request.command))
+    plans = plan_outputs(found.files, command, placed, values)
     shard = request.inputs.shard
     if shard is None:
         return found, plans
     plans = {file: plan for file, plan in plans.items() if shard.holds(file.path)}
     missing = tuple((name, error) for name, error in found.missing if shard.holds(name))
     return replace(found, files=tuple(plans), missing=missing), plans
+
+
+def layer_as_written(command: CommandRequest) -> int | str | None:
+    """The layer of a command; "output" where it is the model's output, None without the option."""
+    layer = getattr(command, "layer", None)
+    return "output" if layer is None and hasattr(command, "layer") else layer
 
 
 def second_digest(request: CommandRequest) -> str | None:

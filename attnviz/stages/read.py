@@ -15,7 +15,7 @@ from attnviz.domain.kinds import kind_of
 from attnviz.domain.requests import run_options
 from attnviz.errors import AttnvizError
 from attnviz.images.fit import prepare
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
 from attnviz.output.current import identity, outputs_up_to_date
 from attnviz.stages.plan import second_digest
 
@@ -111,12 +111,12 @@ class ReadStage:
 
     def _read(self, file: ImageFile, plan: OutputPlan) -> PreparedJob | Skipped:
         inputs = self.request.inputs
-        image = read_image(file, max_pixels=inputs.max_pixels)
+        image = read_input(file, inputs)
         prepared = prepare_image(image, self.info, inputs)
         provenance = provenance_of(
             kind_of(self.request.command).name,
             prepared,
-            self.info,
+            self.info.with_statistics(inputs.mean, inputs.std),
             self.device,
             self.options,
             self.like_sha256,

@@ -10,7 +10,7 @@ from attnviz.attention.relevance import Reference, reference_of
 from attnviz.domain import FigureImage, ImageFile, PreparedImage
 from attnviz.domain.kinds import CommandRequest
 from attnviz.domain.requests import InputRequest
-from attnviz.images.read import read_image
+from attnviz.images.read import read_input
 from attnviz.stages.read import prepare_image
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def read_second(model: Backbone, command: CommandRequest, inputs: InputRequest) 
     path = command.second_image
     if path is None:
         return None
-    image = read_image(ImageFile(path, Path(path.name)), max_pixels=inputs.max_pixels)
+    image = read_input(ImageFile(path, Path(path.name)), inputs)
     return refer_to(model, prepare_image(image, model.info, inputs))
 
 

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 def write_overlays(
     maps: HeadsMaps,
-    picture: FigureImage,
+    image: FigureImage,
     style: DrawStyle,
     provenance: Provenance,
     plan: OutputPlan,
 ) -> Sidecars:
     """The image with each head's map over it, at its own size: ``STEM.heads.head3.png``."""
-    pixels = overlay_images(maps, picture, style)
+    pixels = overlay_images(maps, image, style)
     return [
-        (write_array_png(image, plan.path("png", f"head{head}"), provenance, "overlay"), None)
-        for head, image in zip(maps.heads, pixels, strict=True)
+        (write_array_png(overlay, plan.path("png", f"head{head}"), provenance, "overlay"), None)
+        for head, overlay in zip(maps.heads, pixels, strict=True)
     ]
 
 
 def write_scores(
-    maps: ScoreMaps, _picture: FigureImage, _style: DrawStyle, _made: Provenance, plan: OutputPlan
+    maps: ScoreMaps, _image: FigureImage, _style: DrawStyle, _made: Provenance, plan: OutputPlan
 ) -> Sidecars:
     """The scores, one row a patch: ``STEM.score.csv``."""
     written = write_csv(plan.path("csv"), maps.patch_rows(), "scores")

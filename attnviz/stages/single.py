@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         HeadsMaps,
         LayersMaps,
         Maps,
+        ModelInfo,
         PreparedImage,
         Provenance,
         RgbImage,
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
 class SingleImage:
     """One prepared image under one model, for any number of commands.
 
-    ``verify``: check the attention of every layer before the first maps. ``notes``: what that
-    check says, once it is made.
+    ``verify``: check the attention of every layer before the first maps. ``info``: the model as it
+    is for images that were prepared like this one; None: as it is. ``notes``: what the check says,
+    once it is made.
     """
 
     model: Backbone
     prepared: PreparedImage
     verify: bool = False
+    info: ModelInfo | None = None
     notes: tuple[str, ...] = field(default=(), init=False)
 
     @classmethod
@@ -51,7 +54,8 @@ class SingleImage:
         Raises:
             UsageError: A size that the model cannot take.
         """
-        return cls(model, prepare_image(image, model.info, inputs), verify)
+        info = model.info.with_statistics(inputs.mean, inputs.std)
+        return cls(model, prepare_image(image, model.info, inputs), verify, info)
 
     def check(self, command: CommandRequest) -> None:
         """Raise unless the command fits into memory; with ``verify``, also check attention once.
@@ -91,5 +95,5 @@ class SingleImage:
         self, command: str, options: dict[str, Any], like_sha256: str | None = None
     ) -> Provenance:
         """How a figure of this image is made; parameters as of ``provenance_of``."""
-        info, device = self.model.info, self.model.device.type
+        info, device = self.info or self.model.info, self.model.device.type
         return provenance_of(command, self.prepared, info, device, options, like_sha256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ class Board:
         """Add the PNG pages of a figure under its tag; further pages as ``TAG/2``, ``TAG/3``."""
         pages = [f.path for f in files if f.kind == "figure" and f.path.suffix == ".png"]
         for number, path in enumerate(pages, 1):
-            with Image.open(path) as image:
+            with Image.open(BytesIO(path.read_bytes())) as image:
                 pixels = np.asarray(image.convert("RGB"))  # height, width, 3
             name = tag if number == 1 else f"{tag}/{number}"
             self.writer.add_image(name, pixels, global_step=step, dataformats="HWC")

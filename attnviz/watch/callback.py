@@ -21,13 +21,14 @@ from attnviz.domain.requests import (
 )
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
+from attnviz.images.sizes import check_size
 from attnviz.models.training import is_first_process, snapshot_backbone, undisturbed
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
 from attnviz.stages.plan import check_before_loading, plan_request
 from attnviz.stages.read import PreparedJob, ReadStage
+from attnviz.storage import path_of
 from attnviz.watch.board import Board, open_board
 
 _log = logging.getLogger("attnviz.watch")
@@ -76,7 +77,7 @@ class Watch:
             mean=self.mean,
             std=self.std,
         )
-        found = find_images(self._inputs.inputs, exclude=Path(self.out))
+        found = find_images(self._inputs.inputs, exclude=path_of(self.out))
         for _, error in found.missing:
             raise error
         if not found.files:
@@ -87,7 +88,7 @@ class Watch:
         for command in self._commands:
             check_before_loading(command, ModelRequest())
         if is_first_process():
-            check_folder(Path(self.out))
+            check_folder(path_of(self.out))
             if self.tensorboard is not None:
                 self._board = open_board(self.tensorboard)
 
@@ -144,7 +145,7 @@ class Watch:
             command=command,
             model=ModelRequest(),
             inputs=self._inputs,
-            output=OutputRequest(Path(self.out) / f"step{step:08d}", formats, self.save_data),
+            output=OutputRequest(path_of(self.out) / f"step{step:08d}", formats, self.save_data),
             style=self.style,
             batch_size=1,
         )

@@ -85,12 +85,31 @@ def test_what_only_tells_imports_nothing_heavy(arguments: list[str], heavy_impor
     assert heavy_imports(arguments) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["heads", "missing.jpg"],
+        ["heads", "sample_images/cat.jpg", "--model", "dinov2_vitg14", "--layer", "45"],
+        ["render", "configs/demo.toml", "--list"],
+        ["info", "docs/figures/car.heads.png"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_told_before_the_weights_imports_no_torch(
+    arguments: list[str], light_server: WarmServer
+) -> None:
+    torch = [name for name in HEAVY if name in ("torch", "torchvision", "timm", "transformers")]
+    source = PROBE.format(before="", heavy=torch)
+    run = light_server.run(*arguments, source=source, cwd=ROOT)
+    assert run.stderr.split()[-1] == "heavy", run.stderr
+
+
 def test_the_test_of_heavy_imports_can_fail(heavy_imports) -> None:
     assert heavy_imports(["--version"], before="import numpy") == ["numpy"]
 
 
 def test_timm_is_imported_by_one_file() -> None:
-    assert files_importing("timm") == {"models/backbone.py"}
+    assert files_importing("timm") == {"models/build.py"}
 
 
 def test_torch_stays_in_its_folders() -> None:

@@ -47,7 +47,7 @@ def test_a_folder_in_a_store_is_drawn_as_one_on_a_disk(real, tiny, uploaded, tmp
     assert there.out.splitlines() == lines
     written = in_store(uploaded, "/out/run")
     assert sorted(written) == files_below(tmp_path / "here")
-    assert "notes.txt (no picture suffix)" in there.err
+    assert "notes.txt (no image suffix)" in there.err
     # Only the picture's name in the record differs.
     for line in there.out.splitlines():
         record = read_record(path_of(line))
@@ -90,9 +90,9 @@ def test_files_folders_and_globs_of_a_store(real, tiny, uploaded, inputs, names)
     [
         (("memory://photos/gone.png",), 1, "memory://photos/gone.png does not exist"),
         (("memory://gone",), 1, "memory://gone does not exist"),
-        (("memory://photos/*.gif",), 1, "memory://photos/*.gif matches no pictures"),
+        (("memory://photos/*.gif",), 1, "memory://photos/*.gif matches no images"),
         (("nosuch://photos/1.png",), 1, "nosuch://photos/1.png cannot be opened: protocol not kn"),
-        (("memory://photos/notes.txt",), 1, "notes.txt is text, not a picture"),
+        (("memory://photos/notes.txt",), 1, "notes.txt is text, not an image"),
         (("photos/1.png", "--out", "nosuch://o"), 2, "--out: nosuch://o cannot be written (Proto"),
     ],
 )

@@ -130,7 +130,7 @@ def test_fail_fast_stops_at_the_first(real, tiny, mixed, tmp_path):
     [
         ("missing.jpg", "missing.jpg does not exist"),
         ("nowhere/", "nowhere does not exist"),
-        ("empty-folder", "empty-folder holds no pictures"),
+        ("empty-folder", "empty-folder holds no images"),
         ("*.tif", "*.tif does not exist, and as a glob matches nothing"),
         ("-", "standard input lists no paths"),
         ("", "'' is an empty name"),

@@ -156,14 +156,14 @@ def test_text_of_a_table_is_shown_literally() -> None:
 
 
 def test_notes_and_passed_over_files_are_told_once() -> None:
-    skipped = tuple((Path("photos") / f"{n}.txt", "no picture suffix") for n in range(5))
+    skipped = tuple((Path("photos") / f"{n}.txt", "no image suffix") for n in range(5))
     begin = started(1, notes=("head weights left over",), skipped=skipped)
     _, _, err = told([begin, done("a.jpg", notes=("first frame taken",))])
     assert err.splitlines() == [
         "note: head weights left over",
         (
-            "skipped 5 files: 0.txt (no picture suffix), 1.txt (no picture suffix), "
-            "2.txt (no picture suffix) and 2 more"
+            "skipped 5 files: 0.txt (no image suffix), 1.txt (no image suffix), "
+            "2.txt (no image suffix) and 2 more"
         ),
         "note: photos/a.jpg: first frame taken",
         "1 of 1 done",

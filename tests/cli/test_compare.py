@@ -118,7 +118,9 @@ def test_no_two_maps_meet_under_one_name(real, tiny, photo, tmp_path):
 def test_the_last_head_is_one_head_in_all_models(real, tiny, photo, tmp_path):
     run = real("compare", photo, *tiny, "--model", "demo", "--show", "head:-1")
     assert (run.code, run.out) == (2, "")
-    assert "heads counted from the last are others in tiny than in the models before it" in run.err
+    assert (
+        "heads counted from the last are others in tiny.pth than in the models before it" in run.err
+    )
     assert not files_below(tmp_path / "attnviz-out")
 
 
@@ -358,7 +360,7 @@ def test_verify_checks_every_row_and_fails_on_wrong_attention(
     run = real(*call, "--verify")
     assert run.code == 0, run.err
     for name in ("photos/1.png", "photos/2.jpg"):
-        for model in ("tiny", "later"):
+        for model in ("tiny.pth", "later.pth"):
             assert f"note: {name}: {model}: verified: attention times V is the" in run.err
     wrong_attention()
     run = real(*call)
@@ -379,7 +381,7 @@ def test_untrained_models_are_named_and_checkpoints_stay_trained(real, tiny_weig
     rows = json.loads(run.out)["rows"]
     assert [(row["model"], row["random_weights"]) for row in rows] == [
         ("demo", True),
-        ("tiny", False),
+        ("tiny.pth", False),
     ]
 
 
@@ -404,7 +406,7 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
         (("--show", "mean:3"), "'mean:3' is not a map"),
         (("--show", "patch"), "'patch' needs a patch"),
         (("--show", "rollout@1,2"), "'rollout@1,2' takes no patch"),
-        (("--show", "head:7"), "--show head:7: tiny has heads 0 to 1"),
+        (("--show", "head:7"), "--show head:7: tiny.pth has heads 0 to 1"),
         (("--show", "to-clss"), "did you mean to-cls?"),
         (("--layer", "9"), "layer 9 does not exist"),
         (("--model", "demo,,demo"), "empty"),
@@ -412,13 +414,13 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
         (("--checkpoint", "gone.pth"), "gone.pth does not exist"),
         (("--heads", "0"), "No such option: --heads"),
         (("--show", "max:2"), "'max:2' is not a map"),
-        (("--show", "k-norm:7"), "--show k-norm:7: tiny has heads 0 to 1"),
+        (("--show", "k-norm:7"), "--show k-norm:7: tiny.pth has heads 0 to 1"),
         (("--layers", "1,9"), "layer 9 does not exist"),
         (("--layers", "1", "--layer", "1"), "--layer and --layers exclude each other"),
         (("--show", "relevance"), "--show relevance needs a target"),
         (("--like", "photo.png"), "--like, --class and --method need --show relevance"),
         (("--show", "relevance", "--like", "gone.png"), "gone.png is not a file"),
-        (("--show", "relevance", "--class", "3"), "--class: tiny has no classifier"),
+        (("--show", "relevance", "--class", "3"), "--class: tiny.pth has no classifier"),
     ],
 )
 def test_wrong_use_is_one_line(real, tiny, photo, options, said):
@@ -454,3 +456,24 @@ def test_the_grammar():
         assert [str(shown) for shown in parse_maps([text])] == [text]
     with pytest.raises(UsageError):
         parse_maps([""])
+
+
+def test_places_are_written_as_in_every_command(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 56)
+    there = ("--show", "mean,patch,cosine", "--at", "-1,2", "--xy", "9.5,7")
+    short = real("compare", "cat.png", *tiny, *there, "--save-data")
+    assert short.code == 0
+    figure = tmp_path / "attnviz-out" / "cat.compare.png"
+    before = figure.read_bytes()
+    written = "mean,patch@-1,2,patch@9.5,7px,cosine@-1,2,cosine@9.5,7px"
+    assert real("compare", "cat.png", *tiny, "--show", written, "--overwrite").code == 0
+    assert figure.read_bytes() == before
+    for options, said in (
+        (("--show", "patch"), "--show: 'patch' needs a patch"),
+        (("--show", "mean", "--at", "1,2"), "--at and --xy need a map of a patch"),
+        (("--show", "mean@1,2"), "takes no patch"),
+        (("--show", "patch@1,2", "--xy", "3,3"), "--at and --xy need a map of a patch"),
+    ):
+        run = real("compare", "cat.png", *tiny, *options)
+        assert (run.code, run.out) == (2, "")
+        assert said in run.err, options

@@ -99,7 +99,7 @@ def test_the_numbers_as_a_table(real, tiny, judged, planted):
 def test_the_numbers_as_json(real, tiny, judged, planted):
     run = real(*judged, *tiny[:4], "--format", "json", "--threshold", "0.3", "-q")
     told = json.loads(run.out)
-    assert (told["model"], told["pictures"], told["threshold"]) == ("tiny", 2, 0.3)
+    assert (told["model"], told["pictures"], told["threshold"]) == ("tiny.pth", 2, 0.3)
     assert told["heads"] == pytest.approx([1 / 2, 1 / 4])  # head 1 keeps {1} alone
     assert told["best_head_per_image"] == pytest.approx((1 + 1 / 2) / 2)
     assert told["peak_on_object"] == 0.5
@@ -153,12 +153,26 @@ def test_verify_checks_every_image_and_fails_on_wrong_attention(
     assert run.err.splitlines()[-1] == "0 of 2 done, 2 failed"
 
 
+@pytest.mark.parametrize("alpha", [255, 0])
+def test_alpha_that_is_the_same_everywhere_says_nothing_and_that_is_said_once(
+    real, tiny, judged, planted, tmp_path, alpha
+):
+    plain = real(*judged, *tiny[:4], "--format", "csv")
+    for path in (tmp_path / "masks").rglob("*.png"):
+        grey = Image.open(path).point(lambda value: 255 * value)
+        Image.merge("RGBA", (grey, grey, grey, Image.new("L", grey.size, alpha))).save(path)
+    run = real(*judged, *tiny[:4], "--format", "csv")
+    assert run.out == plain.out
+    assert run.err.count("the mask is read by its colours, since its alpha channel hides") == 1
+    assert "the mask is" not in plain.err
+
+
 def test_a_mask_that_does_not_fit_costs_its_picture(real, tiny, judged, planted, tmp_path):
     Image.new("L", (40, 39), 1).save(tmp_path / "masks" / "a.png")
     save_scene(tmp_path / "photos" / "alone.png", 40, 40)
     run = real(*judged, *tiny[:4], "--format", "json")
     assert run.code == 1
-    assert "a.png is 39x40 pixels large, its picture 40x40" in run.err
+    assert "a.png is 39x40 pixels large, its image 40x40" in run.err
     assert "left out, without a mask: alone.png" in run.err
     assert json.loads(run.out)["pictures"] == 1
 

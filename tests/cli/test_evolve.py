@@ -84,7 +84,7 @@ def test_the_jaccard_index_is_that_of_the_drawn_maps(real, trained, tmp_path):
     geometry = FitGeometry(
         Size(*record["image_size"]), Size(*record["size"]), 8, Box(*record["region"])
     )
-    mask = read_mask(tmp_path / "cat.mask.png", geometry.original)
+    mask = read_mask(tmp_path / "cat.mask.png", geometry.original).pixels
     cells = cell_numbers(geometry)
     expected = [
         [jaccard(on_pixels(mass_mask(values, 0.4), cells), mask) for values in heads]
@@ -268,7 +268,7 @@ def test_one_model_is_in_memory_at_a_time(real, trained, monkeypatch):
         (("step50.pth", "--image", "cat.png", "--layer", "9"), 2, "layer 9 does not exist"),
         (("step50.pth", "broken.pth", "--image", "cat.png"), 1, "broken.pth"),
         (("step50.pth", "wide.pth", "--image", "cat.png"), 1, "wide.pth: its patch is 16"),
-        (("step50.pth", "--image", "cat.png", "--mask", "cat.png.png"), 1, "its picture 40x40"),
+        (("step50.pth", "--image", "cat.png", "--mask", "cat.png.png"), 1, "its image 40x40"),
     ],
 )
 def test_wrong_use_is_one_line(real, trained, tmp_path, tiny, arguments, code, reason):

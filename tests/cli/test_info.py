@@ -19,7 +19,7 @@ from attnviz.output.read_record import read_record
 from tests.helpers.command_line import attnviz, files_below
 from tests.helpers.photos import save_scene
 
-FORMATS = ("-f", "png", "-f", "pdf", "-f", "svg")
+FORMATS = ("png", "pdf", "svg")
 CALLS = [
     ("heads", "--layer", "-2", "--threshold", "0.6", "--heads", "-1,0", "--overlay", "--width",
      "column", "--scale", "fixed", "--limits", "0,0.1", "--mean", "0.5", "--no-distance"),
@@ -71,14 +71,26 @@ def fresh(tmp_path: Path, *, of: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_the_printed_command_gives_the_same_bytes(call, tiny, tmp_path, again, command_in):
+IN_ALL_FORMATS = pytest.mark.slow(reason="draws every call in PDF too")
+
+
+@pytest.mark.parametrize(
+    ("call", "formats"),
+    [
+        (CALLS[0], FORMATS),
+        *((call, ("png", "svg")) for call in CALLS[1:]),
+        *(pytest.param(call, FORMATS, marks=IN_ALL_FORMATS) for call in CALLS[1:]),
+    ],
+    ids=lambda value: value[0] if value in CALLS else "-".join(value),
+)
+def test_the_printed_command_gives_the_same_bytes(call, formats, tiny, tmp_path, again, command_in):
+    chosen = [word for name in formats for word in ("-f", name)]
     first = tmp_path / "first"
     save_scene(first / "in" / "it's a $cat [1].png", 40, 56)
     with contextlib.chdir(first):
-        assert attnviz(call[0], "in", *tiny, *call[1:], *FORMATS, "--save-data", "-o", "o x") == 0
+        assert attnviz(call[0], "in", *tiny, *call[1:], *chosen, "--save-data", "-o", "o x") == 0
     written = files_below(first / "o x")
-    assert {Path(name).suffix for name in written} >= {".png", ".pdf", ".svg", ".npz"}
+    assert {Path(name).suffix for name in written} >= {".npz", *(f".{name}" for name in formats)}
     asked = {Path(name).suffix: name for name in written if not name.endswith("csv")}.values()
     printed = {name: command_in(first, f"o x/{name}") for name in asked}
     # Files of one run print one command as a rule, which then is run once.
@@ -139,13 +151,31 @@ def test_what_is_told(real, tiny, tmp_path, tiny_weights):
     assert command.startswith("attnviz rollout --")
     assert "--out" not in command
     assert told["command"] == "rollout"
-    assert (told["model"], told["weights"]) == ("tiny", "tiny.pth")
+    assert (told["model"], told["weights"]) == ("tiny.pth", "tiny.pth")
     assert told["weights SHA-256"] == sha256_of(tiny_weights.read_bytes())
     assert told["image SHA-256"] == sha256_of((tmp_path / "cat.png").read_bytes())
     assert (told["image size"], told["model input"]) == ("40x56", "32x48, 4x6 patches")
     assert told["positions"] == "original"
     assert "torch " in told["versions"]
     assert any(row.endswith("  fusion max") for row in rows)
+
+
+def test_the_command_leaves_defaults_out_and_all_spells_them(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 40)
+    real("rollout", "cat.png", *tiny, "--discard-ratio", "0.5", "--start-layer", "1")
+    figure = "attnviz-out/cat.rollout.png"
+    short, whole = (
+        shlex.split(real("info", figure, *more).out.splitlines()[-1]) for more in ((), ("--all",))
+    )
+    named = {word.partition("=")[0] for word in short if word.startswith("--")}
+    of_the_model = {"--checkpoint", "--model-arg", "--device"}
+    assert named == {*of_the_model, "--discard-ratio", "--start-layer", "--dpi"}
+    assert {"--fusion", "--residual", "--cmap", "--width"} <= set(whole)
+    before = (tmp_path / figure).read_bytes()
+    for command in (short, whole):
+        (tmp_path / figure).unlink()
+        assert real(*command[1:]).code == 0
+        assert (tmp_path / figure).read_bytes() == before
 
 
 def test_the_json_form_is_the_record_and_the_command(real, tiny, tmp_path):
@@ -174,7 +204,7 @@ def test_a_picture_that_is_gone_or_another_one_is_told(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40, seed=1)
     assert "cat.png is not the image" in real("info", "attnviz-out/cat.heads.png").err
     (tmp_path / "cat.png").unlink()
-    assert "cat.png is not here" in real("info", "attnviz-out/cat.heads.png").err
+    assert "cat.png does not exist" in real("info", "attnviz-out/cat.heads.png").err
 
 
 def test_a_file_without_a_record_is_one_clear_error(real, tmp_path):
@@ -196,7 +226,23 @@ def test_a_name_of_ones_own_for_one_picture(real, tiny, tmp_path):
     assert real("heads", "a.png", *tiny, "--name", "fig.1").code == 0
     assert files_below(tmp_path / "attnviz-out") == ["fig.1.heads.png"]
     two = real("heads", "a.png", "b.png", *tiny, "--name", "fig")
-    assert (two.code, "--name: 'fig' can name the figure of one picture" in two.err) == (2, True)
+    assert (two.code, "--name: 'fig' can name the figure of one image" in two.err) == (2, True)
     for name in ("", "a/b", "..", "n" * 300):
         run = real("heads", "a.png", *tiny, "--name", name)
         assert (run.code, "--name: " in run.err) == (2, True)
+
+
+def test_a_name_with_placeholders_and_one_with_braces_are_drawn_again(real, tiny, tmp_path):
+    save_scene(tmp_path / "a{x}.png", 40, 40)
+    options = (*tiny, "--workers", "0", "--out", "out")
+    run = real("heads", "a{x}.png", *options, "--name", "{stem} of {model} at {layer}")
+    assert run.out == "out/a{x} of tiny at -1.heads.png\n"
+    figure = tmp_path / run.out.strip()
+    before = figure.read_bytes()
+    command = shlex.split(real("info", figure.relative_to(tmp_path)).out.splitlines()[-1])
+    figure.unlink()
+    assert real(*command[1:]).code == 0
+    assert figure.read_bytes() == before
+    bad = real("heads", "a{x}.png", *options, "--name", "{stme}")
+    assert (bad.code, bad.out) == (2, "")
+    assert "--name: {stme} is not a placeholder" in bad.err

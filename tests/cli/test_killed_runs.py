@@ -22,17 +22,13 @@ from tests.helpers.warm import WarmServer
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 MOST_KILLS = 20
-PICTURES = 6
 FORMATS = ("pdf", "png", "svg")
 EACH = len(FORMATS) + 2
-"""Files of a picture: its formats, an overlay and the data."""
+"""Files of an image: its formats, an overlay and the data."""
 
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., list[object]]:
-    for number in range(PICTURES):
-        save_scene(tmp_path / "in" / f"{number}.png", 40, 40)
-
     def make(out: str, *more: object) -> list[object]:
         formats = [part for name in FORMATS for part in ("-f", name)]
         return [
@@ -42,6 +38,11 @@ def command(tmp_path: Path) -> Callable[..., list[object]]:
         ]  # fmt: skip
 
     return make
+
+
+def save_images(folder: Path, count: int) -> None:
+    for number in range(count):
+        save_scene(folder / f"{number}.png", 40, 40)
 
 
 def check_whole(path: Path) -> None:
@@ -97,19 +98,27 @@ def run_and_kill(server: WarmServer, command: list[object], when: Callable[[], b
 
 
 @pytest.mark.parametrize(
-    "kills",
-    [3, pytest.param(MOST_KILLS, marks=pytest.mark.slow(reason="kills twenty runs, not three"))],
+    ("kills", "images"),
+    [
+        (3, 3),
+        pytest.param(MOST_KILLS, 6, marks=pytest.mark.slow(reason="kills twenty runs, not three")),
+    ],
 )
 def test_kills_at_any_moment_lose_and_spoil_nothing(
-    kills: int, warm_server: WarmServer, command: Callable[..., list[object]], tmp_path: Path
+    kills: int,
+    images: int,
+    warm_server: WarmServer,
+    command: Callable[..., list[object]],
+    tmp_path: Path,
 ) -> None:
+    save_images(tmp_path / "in", images)
     begun = time.monotonic()
     first = command("whole", "--workers", "0", "--table", tmp_path / "whole.csv")
     assert warm_server.run(*first).returncode == 0
-    a_file = (time.monotonic() - begun) / (PICTURES * EACH)
+    a_file = (time.monotonic() - begun) / (images * EACH)
     whole = tmp_path / "whole"
     expected = {name: (whole / name).read_bytes() for name in files_below(whole)}
-    assert len(expected) == PICTURES * EACH
+    assert len(expected) == images * EACH
     chance = random.Random(20)
     out, table = tmp_path / "out", tmp_path / "table.csv"
     out.mkdir()
@@ -145,6 +154,7 @@ def test_kills_at_any_moment_lose_and_spoil_nothing(
 def test_a_killed_run_takes_its_drawing_processes_along(
     warm_server: WarmServer, command: Callable[..., list[object]], tmp_path: Path
 ) -> None:
+    save_images(tmp_path / "in", 6)
     process = warm_server.start(*command("out", "--workers", "2"))
     process.stdout.readline()
     children = children_of(process.pid)

@@ -110,7 +110,7 @@ def test_pictures_are_drawn_again_when_the_second_picture_changes(
         (("--like", "none.png"), "--like: none.png is not a file"),
         (("--like", "photos"), "--like: photos is not a file"),
         (("--class", "-1"), "--class: -1 is out of range"),
-        (("--class", "1"), "--class: tiny has no classifier"),
+        (("--class", "1"), "--class: tiny.pth has no classifier"),
         (("--class", "cat"), "valid integer"),
         (("--class", "1", "--method", "lrp"), "'--method': 'lrp' is not one of 'chefer'"),
         (("--like", "1.png", "--precision", "float16"), "vanish in float16"),

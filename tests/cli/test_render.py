@@ -14,6 +14,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from attnviz.models import load
+from attnviz.output import rasterise
 from attnviz.output.read_record import read_record
 from tests.helpers.command_line import attnviz, files_below
 from tests.helpers.photos import save_scene
@@ -220,7 +221,12 @@ def test_a_changed_option_names_the_figure_and_draws_the_difference(real, drawn_
     np.testing.assert_array_equal(picture[:, :width], expected)
 
 
-def test_files_that_are_missing_or_were_changed_by_hand_differ(real, drawn_set, tmp_path):
+def test_files_that_are_missing_or_were_changed_by_hand_differ(
+    real, drawn_set, tmp_path, monkeypatch
+):
+    # As on a machine where nothing draws them: a browser would take seconds for each.
+    monkeypatch.setattr(rasterise, "_PDF_WAYS", ())
+    monkeypatch.setattr(rasterise, "_SVG_WAYS", ())
     figures = tmp_path / "figures"
     (figures / "a.heads.png").unlink()
     for name, old, new in (
@@ -241,11 +247,32 @@ def test_files_that_are_missing_or_were_changed_by_hand_differ(real, drawn_set, 
     differing = {name: record["how"] for name, record in records.items() if "how" in record}
     assert differing == {
         "a.heads.png": "is not there",
-        "a.rollout.svg": "is another drawing",
-        "a.rollout.pdf": "is another drawing",
+        "a.rollout.svg": "is another drawing (rsvg-convert, Chromium or the package cairosvg would "
+        "tell how far)",
+        "a.rollout.pdf": "is another drawing (pdftoppm or the package pypdfium2 would tell how "
+        "far)",
         "b.rollout.npz": "rollout differs by up to 0.0001",
         "third.score.csv": "score differs by up to 1",
     }
+
+
+def test_a_pdf_is_checked_by_what_it_draws_and_its_difference_is_a_png(
+    real, drawn_set, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rasterise, "_SVG_WAYS", ())
+    figure = tmp_path / "figures" / "a.rollout.pdf"
+    if rasterise.pages_of(figure) is None:
+        pytest.skip("nothing here draws PDF")
+    content = figure.read_bytes()
+    figure.write_bytes(content.replace(b"endobj", b" endobj", 1))
+    check = ("render", "sets/all.toml", "--check", "--only", "a.rollout", "--diff-out", "d")
+    assert real(*check).code == 0
+    figure.write_bytes(content.replace(b"/MediaBox [ 0 0 ", b"/MediaBox [ 2 2 "))
+    run = real(*check)
+    assert run.code == 1
+    assert "a.rollout.pdf: " in run.out
+    assert run.out.endswith("see d/a.rollout.pdf.png\n")
+    assert (tmp_path / "d" / "a.rollout.pdf.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_pixels_within_the_tolerance_pass(real, drawn_set, tmp_path):

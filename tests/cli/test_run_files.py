@@ -76,7 +76,7 @@ def test_failures_are_listed_and_the_list_goes_when_nothing_fails(real, tiny, tm
     (row,) = rows_of(tmp_path / "o" / "failures.csv")
     assert row["image"] == str(Path("in") / bad.name)
     assert "is empty (0 bytes)" in row["reason"]
-    assert row["hint"] == "copy or export the picture again"
+    assert row["hint"] == "copy or export the image again"
     bad.unlink()
     assert real("heads", "in", *tiny, "--out", "o").code == 0
     assert files_below(tmp_path / "o") == ["a.heads.png", "failures.heads.png"]
@@ -299,12 +299,12 @@ def test_one_figure_of_all_pictures(real, tiny, photos, tmp_path, command):
     assert run.out.splitlines()[-2:] == [f"o/{command}.summary.png", f"o/{command}.summary.pdf"]
     record = read_record(tmp_path / "o" / f"{command}.summary.png")
     assert record is not None
-    assert (record["pictures"], record["command"], record["model"]) == (4, command, "tiny")
+    assert (record["pictures"], record["command"], record["model"]) == (4, command, "tiny.pth")
     with Image.open(tmp_path / "o" / f"{command}.summary.png") as image:
         assert np.asarray(image).std() > 5
     # It is no picture of the next run, not even where input and output are one folder.
     run = real(command, tmp_path / "o", *tiny, "--out", "o")
-    assert "o holds no pictures" in run.err
+    assert "o holds no images" in run.err
     assert run.code == 1
     info = real("info", f"o/{command}.summary.png")
     assert info.code == 0

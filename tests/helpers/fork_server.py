@@ -1,8 +1,8 @@
-"""``python -m tests.helpers.fork_server``: imports modules once, then forks for each request.
+"""``python -m tests.helpers.fork_server``: runs imports once, then forks for each request.
 
 A forked process does what a fresh one would do from there on: its own environment, folder, standard
 streams and session, the program that was asked for as ``__main__``, and the interpreter's ordinary
-end. Only variables that are read while the modules are imported come too late.
+end. Only variables that are read by what is imported already come too late.
 
 ``tests.helpers.warm`` is the other end.
 """
@@ -10,7 +10,6 @@ end. Only variables that are read while the modules are imported come too late.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import resource
@@ -23,10 +22,9 @@ HEADER_BYTES = 8
 """A request begins with its length."""
 
 
-def serve(connection: socket.socket, modules: list[str]) -> dict[str, Any]:
+def serve(connection: socket.socket, imports: str) -> dict[str, Any]:
     """Fork for each request. Returns in the forked processes only: what to run there."""
-    for module in modules:
-        importlib.import_module(module)
+    exec(imports, {})
     while True:
         _reap()
         header, descriptors, _, _ = socket.recv_fds(connection, HEADER_BYTES, 4)
@@ -36,8 +34,8 @@ def serve(connection: socket.socket, modules: list[str]) -> dict[str, Any]:
         request = json.loads(connection.recv(length, socket.MSG_WAITALL))
         if _fork() == 0:
             connection.close()
-            if "modules" in request:
-                return serve(socket.socket(fileno=descriptors[0]), request["modules"])
+            if "imports" in request:
+                return serve(socket.socket(fileno=descriptors[0]), request["imports"])
             _supervise(*descriptors)
             return request
         for descriptor in descriptors:
@@ -100,4 +98,4 @@ def run(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run(serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:]))
+    run(serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]))

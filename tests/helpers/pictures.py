@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageCms
 
 from attnviz.domain import ImageFile, ModelInfo, Positions, RgbImage, Size
 
@@ -149,3 +149,29 @@ def grey_ink_profile() -> bytes:
     corners = b"".join(bytes([value, 128, 128]) for value in lightness)
     table = b"mft1\0\0\0\0" + bytes([4, 3, 2, 0]) + identity + ramp * 4 + corners + ramp * 3
     return icc_profile(b"CMYK", b"prtr", {b"wtpt": white, b"A2B0": table}, b"Lab ")
+
+
+def srgb_profile() -> bytes:
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+def swapped_profile() -> bytes:
+    """sRGB with the colours of its red and green primaries exchanged, and no longer named sRGB."""
+    profile = srgb_profile()
+    swapped = profile.replace(b"rXYZ", b"????").replace(b"gXYZ", b"rXYZ").replace(b"????", b"gXYZ")
+    return swapped.replace("sRGB".encode("utf-16-be"), "xRGB".encode("utf-16-be"))
+
+
+def png_of_sixteen_bits(values: np.ndarray) -> bytes:
+    """Rows without a filter."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + checksum
+
+    height, width, channels = values.shape
+    colour = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*each) for each in chunks)

@@ -76,14 +76,14 @@ class ForkedProcess:
 
 
 class WarmServer:
-    """A process that has imported ``modules``, which every process that it starts has then."""
+    """A process that has run ``imports``, source text, from which others are forked."""
 
-    def __init__(self, *modules: str) -> None:
+    def __init__(self, imports: str) -> None:
         self._connection, theirs = socket.socketpair()
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.helpers.fork_server", str(number), *modules],
+                [sys.executable, "-m", "tests.helpers.fork_server", str(number), imports],
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
@@ -130,12 +130,12 @@ class WarmServer:
         out, err = process.communicate(timeout)
         return subprocess.CompletedProcess(arguments, process.wait(), out, err)
 
-    def fork(self, *modules: str) -> WarmServer:
-        """Another server, with more modules imported than this one."""
+    def fork(self, imports: str) -> WarmServer:
+        """Another server, which has run more imports than this one."""
         server = object.__new__(WarmServer)
         server._connection, theirs = socket.socketpair()
         with theirs:
-            self._send({"modules": modules}, theirs.fileno())
+            self._send({"imports": imports}, theirs.fileno())
         return server
 
     def _send(self, request: object, *descriptors: int) -> None:

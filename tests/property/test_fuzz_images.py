@@ -24,7 +24,9 @@ from tests.helpers.pictures import (
     exif_with_orientation,
     grey_ink_profile,
     linear_grey_profile,
+    png_of_sixteen_bits,
 )
+from tests.helpers.tiff import BLACK_IS_ZERO, RGB, tiff
 
 FILES_A_SEED = 80
 LIMIT = 100_000
@@ -58,6 +60,19 @@ def seeds() -> dict[str, bytes]:
         "tiff float": encoded(Image.fromarray(noise[:, :, 0] / np.float32(255)), "TIFF"),
         "tiff pages": encoded(rgb, "TIFF", save_all=True, append_images=more),
         "tiff cmyk": encoded(rgb.convert("CMYK"), "TIFF", **cmyk),
+        "tiff 16 bit colours": tiff(noise[:, :, :3].astype("u2") * 257, RGB, block=(5, 0)),
+        "tiff bands": tiff(noise, BLACK_IS_ZERO, planar=True, compression=8, predictor=2),
+        "tiff tiles": tiff(
+            noise / np.float32(255),
+            RGB,
+            extra=[2],
+            tiled=True,
+            block=(16, 16),
+            compression=5,
+            predictor=3,
+            order=">",
+        ),
+        "png 16 bit colours": png_of_sixteen_bits(noise.astype("u2") * 257),
         "webp": encoded(rgba, "WEBP", exif=extras["exif"]),
         "webp lossless": encoded(rgb, "WEBP", lossless=True),
         "webp animated": encoded(rgb, "WEBP", save_all=True, append_images=more),
@@ -86,7 +101,8 @@ def test_whole_files_are_read(whole: dict[str, bytes], tmp_path: Path) -> None:
     for name, data in whole.items():
         path = tmp_path / ("a.tga" if name == "tga" else "a")
         path.write_bytes(data)
-        assert min(read_image(as_file(path), max_pixels=LIMIT).size) >= 2, name
+        bands = (3, 2, 1) if name == "tiff bands" else None
+        assert min(read_image(as_file(path), max_pixels=LIMIT, bands=bands).size) >= 2, name
 
 
 @pytest.mark.parametrize(
@@ -112,7 +128,8 @@ def test_no_damaged_file_gets_past_the_one_error(
             path.write_bytes(damage(data, chance, others))
             start = time.perf_counter()
             try:
-                images.append(read_image(as_file(path), max_pixels=LIMIT))
+                bands = (3, 2, 1) if name == "tiff bands" else None
+                images.append(read_image(as_file(path), max_pixels=LIMIT, bands=bands))
             except ImageError as error:
                 refusals.append(error)
             slowest = max(slowest, time.perf_counter() - start)

@@ -182,6 +182,7 @@ def distance(ours, theirs):
     return float(np.abs(ours - theirs).max())
 
 
+@pytest.mark.slow(reason="attention of up to 1370 tokens, here and in transformers")
 @ALL
 def test_every_layer_and_head_at_the_native_size(kind, folder_of, theirs_of, ours_of):
     """No size and no model is named: the folder says both."""

@@ -20,15 +20,14 @@ RELATIVE = 1e-3
 ORIGINALS = [Original(path) for path in sorted(DATA.glob("*.npz"))]
 
 
-BIG = pytest.mark.slow(reason="attention of 3601 tokens")
+BIG = pytest.mark.slow(reason="attention of 1370 tokens, or of 3601")
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(one, marks=[BIG] if "480x480" in one.name else [], id=one.name)
-        for one in ORIGINALS
-    ]
-)
+def marks(one):
+    return [BIG] if one.name.endswith(("480x480", "518x518")) else []
+
+
+@pytest.fixture(params=[pytest.param(one, marks=marks(one), id=one.name) for one in ORIGINALS])
 def original(request):
     return request.param
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,11 +17,11 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
-from attnviz.cli.signature import with_options
 from attnviz.domain.drawing import SharedScaleStyle
 from attnviz.domain.evolution import EvolutionRequest
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 CHECKPOINTS = Annotated[
     list[str],
@@ -48,7 +47,7 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
     from attnviz.runs.evolve import evolve as events
 
     given.refuse(SharedScaleStyle, ("alpha",), "evolve")
-    checkpoints = tuple(Path(name) for name in dict.fromkeys(inputs))
+    checkpoints = tuple(path_of(name) for name in dict.fromkeys(inputs))
     for path in checkpoints:
         if not path.exists():
             raise UsageError(f"checkpoint {path} does not exist", "give a file or a folder")
@@ -65,8 +64,7 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
     return report.consume(collect_outputs(request, events(request)))
 
 
-COMMAND = with_options(
-    evolve,
+PANELS = (
     Panel(None, EvolutionRequest),
     MODEL.without("checkpoint", "random-weights"),
     IMAGES,

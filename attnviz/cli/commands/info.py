@@ -13,6 +13,7 @@ from attnviz.domain import sha256_of
 from attnviz.errors import ImageError, UsageError
 from attnviz.images.names import printable
 from attnviz.output.read_record import read_record
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ def info(
         Path,
         typer.Argument(
             metavar="FIGURE",
+            parser=path_of,
             help="A figure (PNG, PDF, SVG) or data file (NPZ) that attnviz wrote.",
             show_default=False,
         ),
@@ -31,17 +33,24 @@ def info(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON record, the command under 'redraw'.")
     ] = False,
+    every_option: Annotated[
+        bool,
+        typer.Option("--all", help="The command with every option, those at their default too."),
+    ] = False,
 ) -> int:
     """How a figure was made, read from the file itself, and the command that draws it again.
 
     The command gives the same bytes with the same versions, started in the folder in which the
-    figure was first drawn: paths are as they were given there.
+    figure was first drawn: paths are as they were given there. Options at their default are left
+    out of it; --all spells them too, for versions whose defaults differ.
 
     Example: attnviz info attnviz-out/photo.heads.png
     """
     record = _record_of(figure)
     # A figure about a whole folder does not hold the names of all its images.
-    command = None if "pictures" in record else redraw_command(record, figure)
+    command = (
+        None if "pictures" in record else redraw_command(record, figure, every_option=every_option)
+    )
     for note in _notes(record):
         typer.echo(f"note: {note}", err=True)
     if as_json:
@@ -121,7 +130,7 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
     images = {row["image"]: row["image_sha256"] for row in _rows_with_an_image(record)}
     for name, wanted in images.items():
-        image = Path(name)
+        image = path_of(name)
         try:
             digest = sha256_of(image.read_bytes())
         except (OSError, ValueError):

@@ -11,8 +11,10 @@ import typer
 from attnviz.cli.check_figures import check_set
 from attnviz.cli.report import Report
 from attnviz.domain import DEFAULT_TOLERANCE
-from attnviz.domain.parse import did_you_mean, in_range
+from attnviz.domain.near_names import did_you_mean
+from attnviz.domain.parse import in_range, local_path
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,9 @@ DIFF_FOLDER = "attnviz-diff"
 def render(
     config: Annotated[
         Path,
-        typer.Argument(metavar="CONFIG", help="A figure set (TOML).", show_default=False),
+        typer.Argument(
+            metavar="CONFIG", parser=local_path, help="A figure set (TOML).", show_default=False
+        ),
     ],
     *,
     check: Annotated[
@@ -50,13 +54,14 @@ def render(
         float,
         typer.Option(
             metavar="LEVELS",
-            help="What --check lets pass in a PNG file: root mean square, in levels of 255.",
+            help="What --check lets pass in a figure: root mean square, in levels of 255.",
         ),
     ] = DEFAULT_TOLERANCE,
     diff_out: Annotated[
         Path,
         typer.Option(
             metavar="FOLDER",
+            parser=path_of,
             help="Where --check puts images of what differs: expected, drawn, difference.",
         ),
     ] = Path(DIFF_FOLDER),
@@ -108,11 +113,11 @@ def _answers_to(figure: PlannedFigure) -> set[str]:
 
 
 def _list(figures: Sequence[PlannedFigure], *, as_json: bool) -> None:
-    from attnviz.runs.figure_set import outlook_of
+    from attnviz.runs.figure_set import preview_figure
 
     for figure in figures:
-        for look in outlook_of(figure):
-            status = "current" if look.current else "draw"
-            for path in look.paths:
-                record = {"status": status, "path": str(path), "image": str(look.file.path)}
-                typer.echo(json.dumps(record) if as_json else f"{status:<7}  {path}")
+        for status in preview_figure(figure):
+            word = "current" if status.current else "draw"
+            for path in status.paths:
+                record = {"status": word, "path": str(path), "image": str(status.file.path)}
+                typer.echo(json.dumps(record) if as_json else f"{word:<7}  {path}")

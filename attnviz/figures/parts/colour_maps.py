@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.domain import DEFAULT_CMAP
-from attnviz.domain.parse import did_you_mean
+from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 
 

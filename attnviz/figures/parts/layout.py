@@ -6,6 +6,8 @@ import math
 import re
 from typing import NamedTuple
 
+from attnviz.domain.choices import NARROWEST_INCHES
+
 MARGIN = 0.03
 GAP = 0.09
 SLOT_MIN = 1.02
@@ -18,7 +20,7 @@ PANEL_MAX = 2.6
 """Tallest panel in inches; taller ones are scaled down."""
 ASPECT_MAX = 12.0
 PAGE_HEIGHT = 9.0
-WIDTH_MIN = 2.0
+WIDTH_MIN = NARROWEST_INCHES
 """Narrowest figure, in inches, whose headings fit at 7 pt."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -12,6 +11,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 
 from attnviz.domain import Interpolation, Size
+from attnviz.domain.near_names import did_you_mean
 from attnviz.domain.overlay import overlay_weight, visible_region
 from attnviz.errors import UsageError
 from attnviz.figures.parts.scale import FLAT, Limits, common_limits, own_limits
@@ -72,8 +72,7 @@ def enlarge(values: FloatArray, size: Size, interpolation: Interpolation) -> Flo
 def _table(cmap: str) -> ByteArray:
     """A colour map as (256, 3) uint8."""
     if cmap not in mpl.colormaps:
-        near = difflib.get_close_matches(cmap, list(mpl.colormaps), 3)
-        hint = f"did you mean {', '.join(near)}?" if near else "see matplotlib's colour maps"
+        hint = did_you_mean(cmap, mpl.colormaps) or "see matplotlib's colour maps"
         raise UsageError(f"no colour map named {cmap!r}", hint)
     chosen = mpl.colormaps[cmap]
     # matplotlib builds its interpolated maps with as many colours as the user's matplotlibrc says.

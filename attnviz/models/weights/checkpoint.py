@@ -27,7 +27,7 @@ from attnviz.models.weights.inferred import (
     infer_config,
 )
 from attnviz.models.weights.locate import CONFIG, WEIGHTS_FILES, locate, title_of
-from attnviz.models.weights.networks import Network, choose_network
+from attnviz.models.weights.networks import choose_network
 from attnviz.models.weights.preprocessor import preprocessing_of
 from attnviz.models.weights.text import read_json
 from attnviz.models.weights.timm_config import TimmConfig, read_timm_config
@@ -71,8 +71,7 @@ class Checkpoint:
     the file, or of the folder whose config.json belongs to it. ``key`` names the part of the file
     that was taken ("teacher"), None when there was only one. ``tensors`` are in timm's naming.
     ``timm``: what a timm config.json says. ``preprocessing``: what a config beside the weights
-    says. ``ignored``: names of heads and mask tokens that are unused. ``heads``: these by name, as
-    stored; a classifier may be among them.
+    says. ``unused``: tensors of heads and masks, a classifier perhaps among them.
     """
 
     path: Path
@@ -84,8 +83,7 @@ class Checkpoint:
     inferred: InferredConfig
     timm: TimmConfig | None
     preprocessing: Preprocessing | None
-    ignored: tuple[str, ...]
-    heads: dict[str, Tensor]
+    unused: dict[str, Tensor]
     _digest: _Digest | None = field(repr=False)
 
     @property
@@ -137,13 +135,13 @@ def open_checkpoint(
                 f"put the {CONFIG} of the model into the same folder",
             )
         source = hf_config.source_of(config, config_path)
-        tensors, ignored = huggingface.convert(network.tensors, source, path)
-        ignored += network.beside
+        tensors, unused = huggingface.convert(network.tensors, source, path)
+        unused |= network.beside
         inferred = hf_config.infer_from_config(config, tensors, path)
         preprocessing = preprocessing_of(config_path.parent)
         configured = True
     else:
-        source, tensors, ignored = convert_original(network.tensors, path)
+        source, tensors, unused = convert_original(network.tensors, path)
         if config_path is not None:
             timm = read_timm_config(config, config_path)
         configured = timm is not None
@@ -164,15 +162,9 @@ def open_checkpoint(
         inferred=inferred,
         timm=timm,
         preprocessing=preprocessing,
-        ignored=tuple(ignored),
-        heads=_heads(ignored, network),
+        unused=unused,
         _digest=digest,
     )
-
-
-def _heads(names: Sequence[str], network: Network) -> dict[str, Tensor]:
-    held = network.tensors | network.beside
-    return {name: held[name] for name in names if name in held}
 
 
 def digest_of(path: Path) -> str:
@@ -188,18 +180,18 @@ def digest_of(path: Path) -> str:
 
 def convert_original(
     stored: dict[str, Tensor], path: Path
-) -> tuple[Source, dict[str, Tensor], list[str]]:
-    """Tensors in timm's naming, whose layout they had, and the names that are unused."""
+) -> tuple[Source, dict[str, Tensor], dict[str, Tensor]]:
+    """Whose layout tensors have, those of the backbone in timm's naming, and the unused ones."""
     tensors = layouts.unchunk(stored)
     source = layouts.original_source(tensors)
     if source in (Source.TORCHVISION, Source.OPEN_CLIP):
         tensors = layouts.renamed(tensors, source)
-    tensors, ignored = layouts.split_unused(tensors)
+    tensors, unused = layouts.split_unused(tensors)
     if source is Source.DINOV2:
         tensors = layouts.from_dinov2(tensors)
     elif source is Source.DINOV3:
         tensors = layouts.from_dinov3(tensors, path)
-    return source, tensors, ignored
+    return source, tensors, unused
 
 
 _TORCHVISION_HEADS = {768: 12, 1024: 16, 1280: 16}

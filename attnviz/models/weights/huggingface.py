@@ -103,21 +103,21 @@ def is_layout(tensors: Mapping[str, Tensor]) -> bool:
 
 def convert(
     stored: Mapping[str, Tensor], source: Source, path: Path
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Tensors in timm's naming, and the names that are unused.
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Tensors in timm's naming, and those that are unused under their own names.
 
     Raises:
         CheckpointError: A name that no supported model has, or a query without its key.
     """
     out, rest = _split_pooling(stored, source)
-    kept, ignored = split_unused(rest)
+    kept, unused = split_unused(rest)
     blocks: dict[str, dict[str, Tensor]] = {}
     for name, tensor in kept.items():
         match = _BLOCK.match(name)
         if match:
             blocks.setdefault(f"blocks.{match.group(1)}.", {})[match.group(2)] = tensor
         elif name == "embeddings.position_ids":
-            ignored.append(name)
+            unused[name] = tensor
         elif not name.startswith("rope_embeddings."):
             renamed, moved = _outside(name, tensor, source, path)
             out[renamed] = moved
@@ -127,7 +127,7 @@ def convert(
     out |= separate_biases(biases)
     if source is Source.HF_DINOV2_REGISTERS:
         out = join_class_position(out)
-    return out, ignored
+    return out, unused
 
 
 def _outside(name: str, tensor: Tensor, source: Source, path: Path) -> tuple[str, Tensor]:

@@ -1,7 +1,7 @@
 """Original layouts in timm's naming: DINO, DINOv2, DINOv3, torchvision, open_clip, timm itself.
 
 Values are not changed and nothing is resized. Two things are joined, because timm stores them
-joined: the class token of a DINOv2 model with registers and its position; and, in DINOv3, the bias
+joined: the CLS token of a DINOv2 model with registers and its position; and, in DINOv3, the bias
 of query, key and value with the mask that Meta's code multiplies it with.
 """
 
@@ -49,20 +49,17 @@ def unchunk(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {_CHUNKED.sub(r"blocks.\1.", name): tensor for name, tensor in tensors.items()}
 
 
-def split_unused(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of the backbone, and the names of heads and mask tokens, which are unused.
+def split_unused(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of the backbone, and those of heads and mask tokens, which are unused.
 
     A norm on pooled tokens is kept: where it is, the backbone has none at its end.
     """
-    kept = dict(tensors)
-    ignored = [
-        name
-        for name in tensors
-        if UNUSED.search(name) or (HEADS.match(name) and not name.startswith("fc_norm."))
-    ]
-    for name in ignored:
-        del kept[name]
-    return kept, ignored
+    kept: dict[str, Tensor] = {}
+    unused: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        head = HEADS.match(name) and not name.startswith("fc_norm.")
+        (unused if head or UNUSED.search(name) else kept)[name] = tensor
+    return kept, unused
 
 
 def original_source(tensors: Mapping[str, Tensor]) -> Source:
@@ -95,7 +92,7 @@ def from_dinov2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def join_class_position(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The class token plus its position, and positions of patches only (timm's register models)."""
+    """The CLS token plus its position, and positions of patches only (timm's register models)."""
     out = dict(tensors)
     if "cls_token" in out and "pos_embed" in out:
         positions = out["pos_embed"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.models.weights.text import read_json
+from attnviz.storage import local_copy
 
 CONFIG = "config.json"
 WEIGHTS_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -22,10 +23,26 @@ _CACHED = re.compile(r"^models--(.+?)--(.+)$")
 def locate(path: Path) -> tuple[list[Path], Path | None]:
     """The weights files of a path, and the config.json beside them if there is one.
 
+    What is at an address is copied to this machine.
+
     Raises:
         UsageError: No such path, or a folder without config.json or weights.
-        CheckpointError: An index of a split file that is damaged or incomplete.
+        CheckpointError: An index of a split file that is damaged or incomplete, or an address that
+            cannot be read.
     """
+    files, config = _files_of(path)
+    try:
+        if config is not None:
+            for name in PREPROCESSORS:
+                if config.with_name(name).is_file():
+                    local_copy(config.with_name(name))
+        return [local_copy(file) for file in files], None if config is None else local_copy(config)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CheckpointError(f"checkpoint {path} cannot be read ({reason})") from error
+
+
+def _files_of(path: Path) -> tuple[list[Path], Path | None]:
     try:
         folder, file, exists = path.is_dir(), path.is_file(), path.exists()
     except OSError as error:

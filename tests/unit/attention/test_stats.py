@@ -119,3 +119,13 @@ def test_entropy_needs_logits():
     stats = MatrixStats(layout, 1, StatsOptions(entropy=True), torch.device("cpu"))
     with pytest.raises(ValueError, match="blocks with logits"):
         stats.add(next(row_blocks(call)))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_kth_smallest_is_the_same_with_any_number_of_threads(threads, monkeypatch):
+    monkeypatch.setattr(select, "SMALL", 100)
+    monkeypatch.setattr(select, "CHUNK", 1000)
+    monkeypatch.setattr(select, "THREAD_VALUES", 10_000)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    values = np.random.default_rng(0).random((190, 191)).astype(np.float32)
+    assert kth_smallest(torch.from_numpy(values), 30_000) == np.sort(values.ravel())[29_999]

@@ -60,11 +60,11 @@ def named(job, stem):
 
 @pytest.mark.parametrize(
     ("images", "cores", "ready", "workers"),
-    [(1, 8, False, 0), (1, 8, True, 1), (2, None, False, 1), (2, 1, False, 1), (2, 2, False, 1),
+    [(1, 8, False, 0), (1, 8, True, 1), (2, 1, False, 1), (2, 2, False, 1),
      (2, 6, True, 5), (900, 64, True, 8)],
 )  # fmt: skip
 def test_how_many_processes_draw(monkeypatch, images, cores, ready, workers):
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(draw_pool, "available_cores", lambda: cores)
     monkeypatch.setattr(draw_pool, "is_ready", lambda: ready)
     assert default_workers(images) == workers
 

@@ -55,8 +55,8 @@ def test_junk_is_listed_and_never_taken(folder: Path) -> None:
         "in/.DS_Store": "hidden",
         "in/._photo.jpg": "hidden",
         "in/.cache": "hidden",
-        "in/Thumbs.db": "no picture suffix",
-        "in/notes.txt": "no picture suffix",
+        "in/Thumbs.db": "no image suffix",
+        "in/notes.txt": "no image suffix",
     }
 
 
@@ -104,7 +104,7 @@ def test_glob_keeps_what_lies_below_its_fixed_part(folder: Path) -> None:
     assert len(everywhere.files) == 4
     folders = find_images(["in/s*"])
     assert sorted(relatives(folders)) == sorted(relatives(everywhere))
-    assert reasons(folders) == {"in/s1/n.txt": "no picture suffix"}
+    assert reasons(folders) == {"in/s1/n.txt": "no image suffix"}
 
 
 def test_glob_takes_any_file_only_if_it_spells_the_suffix(folder: Path) -> None:
@@ -163,8 +163,8 @@ def test_missing_inputs_are_errors_and_the_rest_goes_on(folder: Path) -> None:
     said = {written: str(error) for written, error in found.missing}
     assert list(said) == ["nope.jpg", "empty", "text", "", "nul\0byte", "n" * 300]
     assert said["nope.jpg"] == "nope.jpg does not exist"
-    assert said["empty"] == "empty holds no pictures"
-    assert said["text"] == "text holds no pictures"
+    assert said["empty"] == "empty holds no images"
+    assert said["text"] == "text holds no images"
     assert "file name too long" in said["n" * 300]
     assert all(error.hint and "\0" not in str(error) for _, error in found.missing)
 
@@ -201,7 +201,7 @@ def test_link_to_nothing_is_an_error_if_it_names_a_picture(folder: Path) -> None
     found = find_images(["in", "in/gone.png"])
     assert paths(found) == ["in/a.png"]
     assert [str(error) for _, error in found.missing] == ["in/gone.png is a link to nothing"] * 2
-    assert reasons(found) == {"in/gone.txt": "no picture suffix"}
+    assert reasons(found) == {"in/gone.txt": "no image suffix"}
 
 
 @pytest.mark.timeout(20)

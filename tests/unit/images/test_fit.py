@@ -9,7 +9,8 @@ from PIL import Image
 from attnviz.domain import Box, Fit, Size
 from attnviz.domain.requests import SizeRequest
 from attnviz.errors import UsageError
-from attnviz.images.fit import check_size, plan_fit, prepare
+from attnviz.images.fit import plan_fit, prepare
+from attnviz.images.sizes import check_size
 from tests.helpers.pictures import GREY, RED, model_info, rgb_image, scene
 
 NATIVE = Size(224, 224)
@@ -229,3 +230,24 @@ def test_red_square_lies_in_its_cell_under_a_centre_crop() -> None:
     assert tuple(seen[row * 16 + 8, column * 16 + 8]) == RED
     assert tuple(seen[4 * 16 + 8, column * 16 + 8]) == GREY
     assert prepared.geometry.cell_at(82, 120) is None
+
+
+@pytest.mark.parametrize("size", [(96, 64), [96, 64], Size(96, 64), (np.int64(96), np.int64(64))])
+@pytest.mark.parametrize("fit", list(Fit))
+def test_any_pair_of_whole_numbers_is_height_and_width(size, fit) -> None:
+    image = rgb_image(scene(120, 80))
+    prepared = prepare(image, model_info(8), size, fit)
+    expected = prepare(image, model_info(8), Size(96, 64), fit)
+    assert prepared.geometry == expected.geometry
+    assert prepared.geometry.model_input == (96, 64)
+
+
+@pytest.mark.parametrize("size", [(96,), (1, 2, 3), "96x64", 96.5, (96.0, 64), {}, ("a", 1)])
+def test_what_is_not_a_size_is_named(size) -> None:
+    for call in (
+        lambda: prepare(rgb_image(scene(12, 8)), model_info(8), size, Fit.ASPECT),
+        lambda: check_size(8, size, Fit.ASPECT),
+    ):
+        with pytest.raises(UsageError, match="is not a size") as caught:
+            call()
+        assert "(height, width)" in caught.value.hint

@@ -167,16 +167,16 @@ def test_empty_file_is_refused(tmp_path: Path) -> None:
     [
         (
             b"Shopping list: milk, eggs",
-            "is text, not a picture (it begins with 'Shopping list: milk, egg')",
+            "is text, not an image (it begins with 'Shopping list: milk, egg')",
         ),
         (
             b"<!DOCTYPE html>\n<html>",
-            "is text, not a picture (it begins with '<!DOCTYPE html> <html>')",
+            "is text, not an image (it begins with '<!DOCTYPE html> <html>')",
         ),
-        (b"hi\n", "is text, not a picture (it begins with 'hi')"),
+        (b"hi\n", "is text, not an image (it begins with 'hi')"),
         ("Grüße\n".encode() * 200, "is text"),
         (b"Python is fun", "is text"),
-        (b"\x00\x01\x02\x03" * 100, "is no picture of a known format"),
+        (b"\x00\x01\x02\x03" * 100, "is not an image of a known format"),
         (b"\x89PNG\r\n\x1a\n and then nothing", "is a damaged PNG file"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is text"),
     ],
@@ -277,17 +277,18 @@ def test_tiny_file_that_declares_a_huge_picture_is_refused_unread(tmp_path: Path
 def test_limit_is_the_callers_and_not_pillows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     pixels = scene(20, 30)
-    for form in ("PNG", "BMP", "PPM"):
-        data = encoded(Image.fromarray(pixels), form)
-        np.testing.assert_array_equal(read_bytes(tmp_path, "a.bin", data, 600).pixels, pixels)
-        assert "20x30" in str(refusal(tmp_path, "a.bin", data, 599))
-    assert Image.MAX_IMAGE_PIXELS == 10
-    # These hold to Pillow's limit themselves: at least it is said.
-    for form in ("TIFF", "WEBP"):
-        data = encoded(Image.fromarray(pixels), form)
-        assert "larger than Pillow decodes" in str(refusal(tmp_path, "a.bin", data, 600))
+    with monkeypatch.context() as patched:
+        patched.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+        for form in ("PNG", "BMP", "PPM"):
+            data = encoded(Image.fromarray(pixels), form)
+            np.testing.assert_array_equal(read_bytes(tmp_path, "a.bin", data, 600).pixels, pixels)
+            assert "20x30" in str(refusal(tmp_path, "a.bin", data, 599))
+        assert Image.MAX_IMAGE_PIXELS == 10
+        # These hold to Pillow's limit themselves: at least it is said.
+        for form in ("TIFF", "WEBP"):
+            data = encoded(Image.fromarray(pixels), form)
+            assert "larger than Pillow decodes" in str(refusal(tmp_path, "a.bin", data, 600))
 
 
 def test_ninety_megapixels_are_read_in_silence(

@@ -80,14 +80,14 @@ def test_registers_and_the_class_position_go_where_timm_has_them(tmp_path):
     assert checkpoint.source is Source.DINOV2
     assert checkpoint.inferred.registers == 4
     assert checkpoint.inferred.positions_prefix == 0
-    assert checkpoint.ignored == ("mask_token",)
+    assert set(checkpoint.unused) == {"mask_token"}
     positions = tensors["pos_embed"]
     assert torch.equal(checkpoint.tensors["cls_token"], tensors["cls_token"] + positions[:, :1])
     assert torch.equal(checkpoint.tensors["pos_embed"], positions[:, 1:])
     module = dinov2(checkpoint)
     load_strictly(module, checkpoint)
 
-    # By hand: class token with its position, registers without, patches with theirs.
+    # By hand: CLS token with its position, registers without, patches with theirs.
     image = pixels(32, 32)
     patches = torch.nn.functional.conv2d(
         image, tensors["patch_embed.proj.weight"], tensors["patch_embed.proj.bias"], stride=8
@@ -171,7 +171,7 @@ def test_a_tensor_without_a_counterpart_stops_the_run(tmp_path):
 )
 def test_heads_are_unused_without_alarm(tmp_path, name):
     checkpoint = opened(tmp_path, original() | {name: torch.eye(2)})
-    assert checkpoint.ignored == (() if name == "fc_norm.weight" else (name,))
+    assert set(checkpoint.unused) == (set() if name == "fc_norm.weight" else {name})
     load_strictly(dino(checkpoint), checkpoint)
 
 
@@ -231,7 +231,7 @@ def test_patch_16_weights_for_a_patch_8_model_name_the_right_model(tmp_path):
 def test_another_training_of_the_same_shapes_has_no_name(tmp_path, name):
     extra = {name: torch.zeros(1, 1, 384), "decoder_embed.weight": torch.eye(2)}
     checkpoint = opened(tmp_path, formula_weights.state_dict("dino_vits16") | extra)
-    assert set(checkpoint.ignored) == extra.keys()
+    assert set(checkpoint.unused) == extra.keys()
     assert identify(checkpoint) is None
 
 

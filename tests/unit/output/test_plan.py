@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import string
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from attnviz.domain import ImageFile, ImageFormat
 from attnviz.domain.requests import OutputRequest
 from attnviz.errors import UsageError
+from attnviz.output.atomic import complete_file
 from attnviz.output.plan import NAME_BYTES, OutputPlan, check_folder, plan_outputs, shortened_stem
 
 OUT = Path("out")
@@ -145,7 +148,7 @@ def test_short_names_are_never_touched() -> None:
 
 def test_a_figure_never_takes_the_place_of_an_input() -> None:
     files = [ImageFile(OUT / name, Path(name)) for name in ("cat.png", "cat.heads.png")]
-    with pytest.raises(UsageError, match="place of an input"):
+    with pytest.raises(UsageError, match="would overwrite an input"):
         plan_outputs(files, "heads", OutputRequest(OUT))
     plan_outputs(files, "heads", OutputRequest(OUT, formats=(ImageFormat.PDF,)))
 
@@ -156,10 +159,25 @@ def test_nothing_is_planned_outside_the_output_folder(relative: str) -> None:
         plan_outputs([ImageFile(Path("cat.png"), Path(relative))], "heads", OutputRequest(OUT))
 
 
-def test_the_folder_is_made_and_nothing_is_left_in_it(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "b"
-    check_folder(folder)
-    assert list(folder.iterdir()) == []
+def test_a_folder_is_tried_and_does_not_stay_behind(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a").mkdir()
+    check_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
+
+
+def test_runs_that_begin_together_do_not_take_the_folder_from_each_other(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        check_folder(tmp_path / "a" / "b")
+        with complete_file(tmp_path / "a" / "b" / f"{number}") as stream:
+            stream.write(b"x")
+        (tmp_path / "a" / "b" / f"{number}").unlink()
+        with suppress(OSError):
+            (tmp_path / "a" / "b").rmdir()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(100)))
 
 
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:

@@ -61,6 +61,24 @@ def test_whatever_goes_wrong_leaves_the_folder_as_it_was(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_folder_is_not_left_without_the_file_that_it_was_made_for(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "deep" / "cat.png"
+    with pytest.raises(ZeroDivisionError), complete_file(path) as stream:
+        stream.write(bytes(1 // len(path.parent.name[4:])))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_of_too_many_pixels_names_the_most_that_it_can_have(tmp_path: Path) -> None:
+    # 20 x 40 inches at 2400 dpi: 4.6 billion pixels; 5e8 / 800 = 625,000 = 790.57 ** 2
+    large = Figure(figsize=(20, 40))
+    with pytest.raises(
+        OutputError, match=r"20 x 40\.0 inches is too large for --dpi 2400"
+    ) as caught:
+        write_figure(large, tmp_path / "a.png", ImageFormat.PNG, 2400, provenance())
+    assert caught.value.hint.endswith("--dpi 790")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_is_told_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,7 +213,7 @@ def test_the_wrapper_of_a_classifier_changes_nothing(saved, tmp_path, kind):
     wrapped, plain = open_checkpoint(tmp_path), open_checkpoint(folder)
     assert wrapped.tensors.keys() == plain.tensors.keys()
     assert all(torch.equal(wrapped.tensors[n], plain.tensors[n]) for n in plain.tensors)
-    assert "classifier.weight" in wrapped.ignored
+    assert "classifier.weight" in wrapped.unused
 
 
 @pytest.mark.parametrize("kind", ["vit", "dinov2-swiglu", "dinov3-plus"])
