@@ -14,7 +14,7 @@ from tests.helpers.command_line import files_below
 from tests.helpers.warm import WarmServer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what runs in its background so, and programs that tests interrupt would inherit it.
+    # A shell starts its background jobs so, and programs that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW_FIXTURES = {
