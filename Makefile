@@ -2,29 +2,44 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
+EXPLORED := cat.jpg astronaut.jpg flower.png
 SCENE := tests/data/demo_scenes/scene_000
-.PHONY: help demo test check lint gallery figures bench docs baselines clean
+.PHONY: help demo test test-slow test-all check lint gallery figures bench docs baselines clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml constraints.txt
+# The package alone: what `make demo` needs.
+$(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "attnviz needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+# And what developing it needs.
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## draw every kind of figure of the sample pictures into attnviz-out/
+demo: $(INSTALLED) ## draw every kind of figure, of the sample images, into attnviz-out/
 	$(BIN)/attnviz render configs/demo.toml --overwrite
+	@echo "Look first at attnviz-out/car.heads.png, flower.layers.png and astronaut.features.png"
 
-test: $(READY) ## run the tests
+test: $(READY) ## run the quick tests: within five minutes on two cores
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY) ## run the tests that `test` leaves out: Ray, a browser, big inputs, many runs
+	$(BIN)/python -m pytest -m slow
+
+test-all: $(READY) ## run all tests
 	$(BIN)/python -m pytest
 
-check: lint gallery test ## everything that continuous integration runs
+check: lint gallery test test-slow ## everything that continuous integration runs
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -45,9 +60,12 @@ figures: $(READY) ## draw the README's figures again: the set, and those of evol
 bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md
 	$(BIN)/python -m benchmarks --write
 
-docs: $(READY) ## write docs/cli.md again from --help, and docs/explorer/cat.html
+docs: $(READY) ## write docs/cli.md from --help, and the explorer pages of three sample images
 	$(BIN)/python tools/generate_cli_docs.py
-	$(BIN)/attnviz explore sample_images/cat.jpg --model demo --quiet --out docs/explorer/cat.html
+	for image in $(EXPLORED); do \
+		$(BIN)/attnviz explore sample_images/$$image --model demo --quiet \
+			--out docs/explorer/$${image%.*}.html || exit 1; \
+	done
 
 baselines: $(READY) ## draw the baselines of the figure tests again; look at each before a commit
 	$(BIN)/python -m tests.figures.make_baselines

@@ -1,19 +1,27 @@
-"""``python -m attnviz`` and the console script."""
+"""``python -m attnviz`` and the console script: a process that runs attnviz and nothing else."""
 
 from __future__ import annotations
 
-import sys
+from typing import NoReturn
+
+from attnviz.cli.ending import INTERRUPTED, leave, watch_interrupts
 
 
-def main() -> int:
-    """Run the command line; the exit code."""
+def main() -> NoReturn:
+    """Run the command line and end the process with its exit code."""
     try:
+        # Ctrl-C while modules are being imported gives no traceback either.
+        from attnviz.domain.process import claim_process
+
+        claim_process()
+        watch_interrupts()
         from attnviz.cli.app import main as run
+
+        code = run()
     except KeyboardInterrupt:
-        # Ctrl-C while modules are still being imported is no reason for a traceback either.
-        return 130
-    return run()
+        code = INTERRUPTED
+    leave(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,4 +1,4 @@
-"""The Python interface: load a model, prepare pictures, get maps as arrays, draw a figure.
+"""The Python interface: load a model, prepare images, get maps as arrays, draw a figure.
 
     import attnviz
 
@@ -14,56 +14,65 @@ The command line does its work through the same functions.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attnviz import figures
-from attnviz.attention.compute import check_command, compute
+from attnviz.attention.checks import check_request
+from attnviz.attention.memory import check_memory
 from attnviz.domain import (
+    DEFAULT_DISCARD_RATIO,
+    DEFAULT_KEEP_RATIO,
     DEFAULT_MAX_PIXELS,
+    DEFAULT_RESIDUAL,
+    DiscardOrder,
     DrawStyle,
     FeaturesMaps,
+    FigureImage,
     Fit,
+    Fusion,
     HeadsMaps,
     ImageFile,
     LayersMaps,
     Maps,
     MatrixMaps,
+    Part,
     PatchMaps,
-    Picture,
     Positions,
     Precision,
     PreparedImage,
     QkvMaps,
+    Query,
     RelevanceMaps,
+    RelevanceMethod,
     RgbImage,
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
     sha256_of,
 )
-from attnviz.domain.requests import (
+from attnviz.domain.kinds import (
     CommandRequest,
     FeaturesRequest,
     HeadsRequest,
-    InputRequest,
     LayersRequest,
     MatrixRequest,
-    ModelRequest,
     PatchRequest,
     QkvRequest,
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
-    SizeRequest,
 )
+from attnviz.domain.requests import InputRequest, ModelRequest, SizeRequest
 from attnviz.errors import ImageError
 from attnviz.images import fit as fitting
 from attnviz.images.read import read_image
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
+from attnviz.stages.model import maps_of
 from attnviz.stages.reference import read_second, refer_to
+from attnviz.stages.single import SingleImage
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +104,7 @@ def load_model(
     return load_backbone(
         ModelRequest(
             name=name,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint=None if checkpoint is None else path_of(checkpoint),
             checkpoint_key=checkpoint_key,
             random_weights=random_weights,
             device=device,
@@ -107,13 +116,13 @@ def load_model(
 
 
 def read(source: str | Path | ByteArray) -> RgbImage:
-    """A picture from a file, or from an array (height, width, 3) uint8 in sRGB.
+    """An image from a file, or from an array (height, width, 3) uint8 in sRGB.
 
     Raises:
         ImageError: The file cannot be read, or the array is of another kind.
     """
     if isinstance(source, str | Path):
-        path = Path(source)
+        path = path_of(source)
         return read_image(ImageFile(path, Path(path.name)), max_pixels=DEFAULT_MAX_PIXELS)
     try:
         name = Path("array")
@@ -129,7 +138,7 @@ def prepare(
     size: SizeRequest = None,
     fit: Fit | str = Fit.ASPECT,
 ) -> PreparedImage:
-    """A picture as the model sees it; the geometry that places maps on it travels with it.
+    """An image as the model sees it; the geometry that places maps on it travels with it.
 
     Raises:
         ImageError: It cannot be read.
@@ -142,46 +151,184 @@ def prepare(
 def compute_maps(
     model: Backbone, images: Sequence[PreparedImage], command: CommandRequest
 ) -> list[Maps]:
-    """What a command asks for, of pictures of one input size, in one pass: one result a picture.
+    """What a command asks for, for images of one input size, in one pass: one result an image.
 
     Raises:
         UsageError: Something in the request is out of range for this model.
-        ImageError: A point to look from lies outside a picture.
+        ImageError: A point to look from lies outside an image.
+        MemoryNeededError: It does not fit into memory.
         AttentionError: The captured attention breaks an invariant.
     """
-    check_command(model.info, command)
-    reference = read_second(model, command, InputRequest(()))
-    geometries = [image.geometry for image in images]
-    return compute(model, model.batch(images), geometries, command, reference)
+    check_request(model.info, command)
+    check_memory(model.info, images[0].geometry.model_input, command, model.device)
+    return maps_of(model, images, command, read_second(model, command, InputRequest(())))
 
 
-def heads(model: Backbone, image: PreparedImage, **request: Any) -> HeadsMaps:
-    """The CLS attention of every head of a layer; keywords are the fields of ``HeadsRequest``."""
-    return _one(model, image, HeadsRequest(**request), HeadsMaps)
+def heads(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    distance: bool = True,
+    query: Query | str = Query.CLS,
+) -> HeadsMaps:
+    """The CLS attention of every head of a layer.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        layer: From 0; negative counts from the end.
+        heads: Indices of heads, from 0; None means all.
+        distance: Also what takes the whole matrix: attention distance, attention to CLS, entropies.
+        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+
+    Returns:
+        attention (H, gh, gw), prefix (H, P), entropy (H,) in nats, distance (H,) in input pixels.
+
+    Raises:
+        UsageError: Layer or head out of range.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        AttentionError: The captured attention breaks an invariant.
+    """
+    request = HeadsRequest(layer, _indices(heads), distance=distance, query=Query(query))
+    return _one(model, image, request, HeadsMaps)
 
 
-def layers(model: Backbone, image: PreparedImage, **request: Any) -> LayersMaps:
-    """The CLS attention of every layer; keywords are the fields of ``LayersRequest``."""
-    return _one(model, image, LayersRequest(**request), LayersMaps)
+def layers(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    distance: bool = True,
+    query: Query | str = Query.CLS,
+) -> LayersMaps:
+    """The CLS attention of every layer.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        layers: Indices of layers, from 0; None means all.
+        heads: Indices of heads, from 0; None means all.
+        distance: Also the attention distance, which takes the whole matrices.
+        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+
+    Returns:
+        attention (L, H, gh, gw), prefix (L, H, P), entropy (L, H) in nats, distance (L, H) in
+        input pixels.
+
+    Raises:
+        UsageError: Layer or head out of range.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        AttentionError: The captured attention breaks an invariant.
+    """
+    request = LayersRequest(
+        _indices(layers), _indices(heads), distance=distance, query=Query(query)
+    )
+    return _one(model, image, request, LayersMaps)
 
 
-def rollout(model: Backbone, image: PreparedImage, **request: Any) -> RolloutMaps:
-    """Attention rollout; keywords are those of ``RolloutRequest`` and of ``RolloutOptions``."""
-    names = {field.name for field in dataclasses.fields(RolloutOptions)}
-    options = {name: request.pop(name) for name in names & request.keys()}
-    if options:
-        request["options"] = RolloutOptions(**options)
-    return _one(model, image, RolloutRequest(**request), RolloutMaps)
+def rollout(  # noqa: PLR0913 - the options of a rollout
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    fusion: Fusion | str = Fusion.MEAN,
+    residual: float = DEFAULT_RESIDUAL,
+    discard_ratio: float = DEFAULT_DISCARD_RATIO,
+    discard: DiscardOrder | str = DiscardOrder.AFTER,
+    start_layer: int = 0,
+    heads: Sequence[int] | None = None,
+    depths: Sequence[int] = (),
+    query: Query | str = Query.CLS,
+) -> RolloutMaps:
+    """Attention rollout through all layers (Abnar & Zuidema 2020; see docs/definitions.md).
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        fusion: How the heads of a layer are fused: ``"mean"``, ``"max"`` or ``"min"``.
+        residual: Share of the identity mixed into each layer, in [0, 1).
+        discard_ratio: Share of each layer's smallest values that become 0, in [0, 1); 0 is the
+            paper's rollout.
+        discard: ``"before"`` or ``"after"`` the identity is mixed in.
+        start_layer: First layer of the product, from 0.
+        heads: Indices of heads, from 0; None means all.
+        depths: Also the rollout after these layers.
+        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+
+    Returns:
+        rollout (gh, gw) and prefix (P,), which together sum to 1; at_depth (K, gh, gw).
+
+    Raises:
+        UsageError: A ratio, layer or head out of range.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        AttentionError: The captured attention breaks an invariant.
+    """
+    options = RolloutOptions(
+        Fusion(fusion), residual, discard_ratio, DiscardOrder(discard), start_layer
+    )
+    request = RolloutRequest(options, _indices(heads), tuple(depths), Query(query))
+    return _one(model, image, request, RolloutMaps)
 
 
-def patch(model: Backbone, image: PreparedImage, **request: Any) -> PatchMaps:
-    """The attention of chosen patches; keywords are the fields of ``PatchRequest``."""
-    return _one(model, image, PatchRequest(**request), PatchMaps)
+def patch(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    cells: Sequence[tuple[int, int]] = (),
+    points: Sequence[tuple[float, float]] = (),
+) -> PatchMaps:
+    """The attention of chosen patches; without any, of the centre patch of each quadrant.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        layer: From 0; negative counts from the end.
+        heads: Indices of heads, from 0; None means all.
+        cells: Patches as (row, column) in the grid, from 0.
+        points: Patches as (x, y) in pixels of the original image.
+
+    Returns:
+        attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H) in nats, cells (Q, 2).
+
+    Raises:
+        UsageError: Layer or head out of range.
+        ImageError: A cell or point lies outside the grid.
+        AttentionError: The captured attention breaks an invariant.
+    """
+    request = PatchRequest(layer, _indices(heads), tuple(cells), tuple(points))
+    return _one(model, image, request, PatchMaps)
 
 
-def score(model: Backbone, image: PreparedImage, **request: Any) -> ScoreMaps:
-    """The VTC-LFC token score; keywords are the fields of ``ScoreRequest``."""
-    return _one(model, image, ScoreRequest(**request), ScoreMaps)
+def score(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    keep_ratio: float = DEFAULT_KEEP_RATIO,
+) -> ScoreMaps:
+    """The token score of VTC-LFC (Wang et al. 2022, equation 8 as its code computes it).
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        layer: From 0; negative counts from the end.
+        heads: Indices of heads, from 0; None means all.
+        keep_ratio: Share of the patches that are kept, highest first, in (0, 1].
+
+    Returns:
+        score (gh, gw), the sum of cls_term and patch_term (gh, gw), and kept (gh, gw) bool.
+
+    Raises:
+        UsageError: Layer, head or ratio out of range.
+        UnsupportedModelError: The model has no CLS token.
+        AttentionError: The captured attention breaks an invariant.
+    """
+    return _one(model, image, ScoreRequest(layer, _indices(heads), keep_ratio), ScoreMaps)
 
 
 def relevance(
@@ -189,46 +336,144 @@ def relevance(
     image: PreparedImage,
     *,
     like: str | Path | ByteArray | RgbImage | PreparedImage | None = None,
-    **request: Any,
+    class_index: int | None = None,
+    method: RelevanceMethod | str = RelevanceMethod.CHEFER,
+    heads: Sequence[int] | None = None,
 ) -> RelevanceMaps:
-    """What counts for a class (``class_index``), or for likeness to a second picture (``like``).
+    """What counts for a class, or for the similarity to a second image; give one of the two.
 
-    The other keywords are the fields of ``RelevanceRequest``.
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        like: The second image: a path, an array (height, width, 3) uint8, or one that is read or
+            prepared already.
+        class_index: A class of the classifier that came with the weights, from 0.
+        method: ``"chefer"`` (Chefer et al. 2021), ``"gradient-rollout"`` or ``"contribution"``.
+        heads: Indices of heads, from 0; None means all.
+
+    Returns:
+        relevance (gh, gw) and prefix (P,); value, the target: a logit or a cosine.
+
+    Raises:
+        UsageError: No target or two, a class or head out of range, or gradients in float16.
+        ImageError: The second image cannot be read.
+        AttentionError: The captured attention or a gradient breaks an invariant.
     """
     second = like
     if like is not None and not isinstance(like, PreparedImage):
         second = prepare(like, model)
     path = second.image.file.path if isinstance(second, PreparedImage) else None
-    command = RelevanceRequest(like=path, **request)
-    check_command(model.info, command)
+    request = RelevanceRequest(RelevanceMethod(method), class_index, path, _indices(heads))
+    check_request(model.info, request)
     reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
-    batch = model.batch([image])
-    (found,) = compute(model, batch, [image.geometry], command, reference)
-    assert isinstance(found, RelevanceMaps)
-    return found
+    return cast("RelevanceMaps", SingleImage(model, image).maps(request, reference))
 
 
-def features(model: Backbone, image: PreparedImage, **request: Any) -> FeaturesMaps:
-    """The output tokens; keywords are the fields of ``FeaturesRequest``."""
-    return _one(model, image, FeaturesRequest(**request), FeaturesMaps)
+def features(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    layer: int | None = None,
+    cells: Sequence[tuple[int, int]] = (),
+    points: Sequence[tuple[float, float]] = (),
+    foreground: bool = False,
+    flip_foreground: bool = False,
+    outlier_threshold: float | None = None,
+) -> FeaturesMaps:
+    """The output tokens: their principal components, norms, and similarity to chosen patches.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        layer: The tokens as this layer gives them; None: the model's output, after its final norm.
+        cells: Patches to compare with, as (row, column) in the grid, from 0.
+        points: The same as (x, y) in pixels of the original image.
+        foreground: Components of the foreground alone, which the first component sets apart.
+        flip_foreground: Take the other side as the foreground.
+        outlier_threshold: The norm above which a token counts as an outlier.
+
+    Returns:
+        tokens (N, D), norm (gh, gw), prefix_norm (P,), components (gh, gw, 3), similarity
+        (Q, gh, gw) from -1 to 1.
+
+    Raises:
+        UsageError: Layer or threshold out of range.
+        ImageError: A cell or point lies outside the grid.
+        AttentionError: Tokens are not finite.
+    """
+    request = FeaturesRequest(
+        layer, tuple(cells), tuple(points), foreground, flip_foreground, outlier_threshold
+    )
+    return _one(model, image, request, FeaturesMaps)
 
 
-def matrix(model: Backbone, image: PreparedImage, **request: Any) -> MatrixMaps:
-    """The attention matrices of a layer; keywords are the fields of ``MatrixRequest``."""
-    return _one(model, image, MatrixRequest(**request), MatrixMaps)
+def matrix(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    whole: bool = False,
+) -> MatrixMaps:
+    """The attention matrices of a layer, before and after softmax.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        layer: From 0; negative counts from the end.
+        heads: Indices of heads, from 0; None means all.
+        whole: Also every value, and not only the means over blocks of tokens that are drawn.
+
+    Returns:
+        mean_logits, mean_attention (n, n); token_entropy (H, N) in nats; logits, attention
+        (H, N, N) if ``whole``.
+
+    Raises:
+        UsageError: Layer or head out of range.
+        MemoryNeededError: The whole matrices are too large to hold.
+        AttentionError: The captured attention breaks an invariant.
+    """
+    return _one(model, image, MatrixRequest(layer, _indices(heads), whole=whole), MatrixMaps)
 
 
-def qkv(model: Backbone, image: PreparedImage, **request: Any) -> QkvMaps:
-    """Queries, keys and values of a layer; keywords are the fields of ``QkvRequest``."""
-    return _one(model, image, QkvRequest(**request), QkvMaps)
+def qkv(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    parts: Sequence[Part | str] = tuple(Part),
+) -> QkvMaps:
+    """Queries, keys and values of a layer, as the model hands them to attention.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        layer: From 0; negative counts from the end.
+        heads: Indices of heads, from 0; None means all.
+        parts: Some of ``"q"``, ``"k"``, ``"v"``.
+
+    Returns:
+        vectors (S, H, N, d), norms (S, H, N), components (S, H, gh, gw, 3).
+
+    Raises:
+        UsageError: Layer or head out of range, or no part.
+        AttentionError: The captured attention breaks an invariant.
+    """
+    request = QkvRequest(layer, _indices(heads), tuple(map(Part, parts)))
+    return _one(model, image, request, QkvMaps)
+
+
+def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if given is None else tuple(given)
 
 
 def _one(
-    model: Backbone, image: PreparedImage, command: CommandRequest, kind: type[_Maps]
+    model: Backbone, image: PreparedImage, request: CommandRequest, _maps: type[_Maps]
 ) -> _Maps:
-    found = compute_maps(model, [image], command)[0]
-    assert isinstance(found, kind)
-    return cast("_Maps", found)
+    check_request(model.info, request)
+    reference = read_second(model, request, InputRequest(()))
+    return cast("_Maps", SingleImage(model, image).maps(request, reference))
 
 
 def draw(
@@ -243,5 +488,5 @@ def draw(
     ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
     patch), ``norm`` (matrix). Nothing is shown or written.
     """
-    picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
-    return figures.draw(maps, picture, model.info, style or DrawStyle(), **options)
+    figure_image = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
+    return figures.draw(maps, figure_image, model.info, style or DrawStyle(), **options)

@@ -4,7 +4,7 @@
     ├── UsageError              an option or argument that cannot be honoured          (exit code 2)
     │   ├── UnknownModelError   no such model name; the message carries near matches
     │   └── UnsupportedModelError   a model whose attention this tool cannot show
-    ├── ImageError              one picture cannot be read or prepared                 (exit code 1)
+    ├── ImageError              one image cannot be read or prepared                 (exit code 1)
     ├── CheckpointError         weights that cannot be read, or do not fit the model   (exit code 1)
     ├── AttentionError          the model did not yield what its definition promises   (exit code 1)
     ├── MemoryNeededError       the work does not fit into memory                      (exit code 1)
@@ -42,11 +42,11 @@ class UnknownModelError(UsageError):
 
 
 class UnsupportedModelError(UsageError):
-    """A known model whose attention cannot be shown: no plain ViT, or no class token."""
+    """A known model whose attention cannot be shown: no plain ViT, or no CLS token."""
 
 
 class ImageError(AttnvizError):
-    """One picture that is missing, unreadable, too large or of an unsupported kind."""
+    """One image that is missing, unreadable, too large or of an unsupported kind."""
 
 
 class CheckpointError(AttnvizError):
@@ -63,3 +63,11 @@ class MemoryNeededError(AttnvizError):
 
 class OutputError(AttnvizError):
     """A destination that cannot be written."""
+
+
+def no_gradients_in_float16() -> UsageError:
+    """For relevance by gradients in float16, whose range they leave."""
+    return UsageError(
+        "relevance needs gradients, which vanish in float16",
+        "use --precision float32 or bfloat16",
+    )

@@ -1,8 +1,11 @@
-"""Places outside the file system, written ``scheme://...`` and reached through fsspec.
+"""Files in stores outside the file system, written ``scheme://...`` and reached through fsspec.
 
 An ``Address`` is a path whose file operations go to a store: what reads or writes paths takes it as
 it is. Only what this package does with paths is there. fsspec is imported when an address is given,
 and the scheme's own package (``s3fs``, ``gcsfs``) by fsspec. ``file://`` is a path, not an address.
+
+What a user writes becomes a path through ``path_of``, never through ``Path``: ``Path("s3://b/x")``
+would silently name a folder ``s3:`` of this machine.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import stat as file_kinds
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,7 +31,7 @@ ATOMIC = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss
 
 
 def is_address(written: str) -> bool:
-    """Whether a text names a place outside the file system."""
+    """Whether a text names a file or folder in a store."""
     match = _ADDRESS.match(written)
     return match is not None and match[1] not in _LOCAL
 
@@ -41,8 +45,55 @@ def path_of(written: str | Path) -> Path:
     return Path(text[match.end() :] if match else text)
 
 
+def same_file(one: Path, other: Path) -> bool:
+    """Whether both are there and are one file, under whatever names."""
+    if isinstance(one, Address) or isinstance(other, Address):
+        return str(one) == str(other) and one.exists()
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def local_copy(path: Path) -> Path:
+    """A file on this machine: the path itself, or a copy of what is at an address.
+
+    Copies keep the names of their file and folder. They are made again when what the store says of
+    the file has changed, and go when the process ends.
+
+    Raises:
+        OSError: It cannot be read, or not written here.
+    """
+    if not isinstance(path, Address):
+        return path
+    import hashlib
+
+    digest = hashlib.sha256(str(path.parent).encode()).hexdigest()[:16]
+    copy: Path = _copies() / digest / path.parent.name / path.name
+    version = path.version()
+    if _versions.get(copy) != version:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        partial = copy.with_name(f"{uuid.uuid4().hex}.tmp")
+        path.download(partial)
+        partial.replace(copy)
+        _versions[copy] = version
+    return copy
+
+
+_versions: dict[Path, str] = {}
+"""Which version of its file each copy is of."""
+
+
+@lru_cache
+def _copies() -> Path:
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="attnviz-copies-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 class Address(type(Path())):  # type: ignore[misc]
-    """A place in a store. Errors of the store are ``OSError``, as those of a disk."""
+    """A file or folder in a store. Errors of the store are ``OSError``, as those of a disk."""
 
     def __str__(self) -> str:
         # As a path it has one slash behind the scheme; every part of it does.
@@ -56,41 +107,45 @@ class Address(type(Path())):  # type: ignore[misc]
         return type(self), (str(self),)
 
     def absolute(self) -> Address:
-        """Itself: there is no current folder in a store."""
+        """Itself: a store has no current folder."""
+        return self
+
+    def resolve(self, *_strict: Any, **_more: Any) -> Address:
+        """Itself: a store has no links."""
         return self
 
     def _store(self) -> tuple[Any, str]:
-        """The file system of this address in fsspec, and what that calls the place."""
+        """The file system of this address in fsspec, and the path there."""
         from fsspec.core import url_to_fs
 
-        store, place = url_to_fs(str(self))
-        return store, place
+        store, path = url_to_fs(str(self))
+        return store, path
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002
         """Kind and size; nothing else is known of all stores."""
         with _store_errors():
-            store, place = self._store()
-            facts = store.info(place)
+            store, path = self._store()
+            facts = store.info(path)
         kind = file_kinds.S_IFDIR if facts["type"] == "directory" else file_kinds.S_IFREG
         return os.stat_result((kind, 0, 0, 1, 0, 0, facts.get("size") or 0, 0, 0, 0))
 
     def is_file(self) -> bool:
-        """Whether something stands there that can be read."""
+        """Whether there is something that can be read."""
         with _store_errors():
-            store, place = self._store()
-            return bool(store.isfile(place))
+            store, path = self._store()
+            return bool(store.isfile(path))
 
     def exists(self, *_follow: Any, **_symlinks: Any) -> bool:
-        """Whether something stands there."""
+        """Whether there is something."""
         with _store_errors():
-            store, place = self._store()
-            return bool(store.exists(place))
+            store, path = self._store()
+            return bool(store.exists(path))
 
     def is_dir(self) -> bool:
         """Whether it is a folder with something in it."""
         with _store_errors():
-            store, place = self._store()
-            return bool(store.isdir(place))
+            store, path = self._store()
+            return bool(store.isdir(path))
 
     def open(self, mode: str = "rb", *_buffering: Any, **_text: Any) -> Any:
         """A stream to read. Writing goes through ``complete``."""
@@ -101,15 +156,31 @@ class Address(type(Path())):  # type: ignore[misc]
     def read_bytes(self) -> bytes:
         """All of it."""
         with _store_errors():
-            store, place = self._store()
-            return bytes(store.cat_file(place))
+            store, path = self._store()
+            return bytes(store.cat_file(path))
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None) -> str:
+        """All of it as text."""
+        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
+
+    def version(self) -> str:
+        """What changes when the file does, as far as the store tells."""
+        with _store_errors():
+            store, path = self._store()
+            return str(store.ukey(path))
+
+    def download(self, target: Path) -> None:
+        """Copy the file to a path on this machine, without holding it in memory."""
+        with _store_errors():
+            store, path = self._store()
+            store.get_file(path, str(target))
 
     def unlink(self, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002  (as of Path)
         """Remove it."""
         with _store_errors():
-            store, place = self._store()
-            if not missing_ok or store.exists(place):
-                store.rm_file(place)
+            store, path = self._store()
+            if not missing_ok or store.exists(path):
+                store.rm_file(path)
 
     @contextmanager
     def complete(self) -> Iterator[BinaryIO]:
@@ -117,44 +188,44 @@ class Address(type(Path())):  # type: ignore[misc]
         content = io.BytesIO()
         yield content
         with _store_errors():
-            store, place = self._store()
+            store, path = self._store()
             if ATOMIC.intersection(_protocols(store)):
-                store.pipe_file(place, content.getvalue())
+                store.pipe_file(path, content.getvalue())
                 return
-            folder = posixpath.dirname(place)
+            folder = posixpath.dirname(path)
             store.makedirs(folder, exist_ok=True)
             temporary = posixpath.join(folder, f".attnviz-{uuid.uuid4().hex}.tmp")
             try:
                 store.pipe_file(temporary, content.getvalue())
-                store.mv(temporary, place)
+                store.mv(temporary, path)
             except BaseException:
                 if store.exists(temporary):
                     store.rm_file(temporary)
                 raise
 
     def probe(self) -> None:
-        """Write a few bytes below this place and remove them.
+        """Write a few bytes to a file in this folder and remove it.
 
         Raises:
             OSError: That does not work.
         """
-        place = self / f".attnviz-{uuid.uuid4().hex}.tmp"
-        with place.complete() as stream:
+        file = self / f".attnviz-{uuid.uuid4().hex}.tmp"
+        with file.complete() as stream:
             stream.write(b"attnviz")
-        place.unlink()
+        file.unlink()
 
     def below(self, pattern: str = "") -> list[str]:
         """All files below, or those that match a glob below; relative, in no order."""
         with _store_errors():
-            store, place = self._store()
+            store, path = self._store()
             if not pattern:
-                found = store.find(place)
+                files = store.find(path)
             else:
-                found = []
-                for match in store.glob(posixpath.join(place, pattern)):
-                    found += store.find(match) if store.isdir(match) else [match]
-            root = place.rstrip("/") + "/"
-            return [name[len(root) :] for name in found if name.startswith(root)]
+                files = []
+                for match in store.glob(posixpath.join(path, pattern)):
+                    files += store.find(match) if store.isdir(match) else [match]
+            root = path.rstrip("/") + "/"
+            return [name[len(root) :] for name in files if name.startswith(root)]
 
 
 def _protocols(store: Any) -> tuple[str, ...]:

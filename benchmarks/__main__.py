@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from attnviz.domain.process import available_cores
 from benchmarks import drawing, folder, forward, loading, memory
 from benchmarks.report import Plan, load, write_between_markers
 
@@ -56,8 +56,8 @@ def main() -> None:
 
 def _machine(load_before: str, seconds: float) -> str:
     return (
-        f"{os.cpu_count()} cores ({platform.machine()}), {torch.get_num_threads()} threads, torch "
-        f"{torch.__version__}; load {load_before} before, {load()} after; {seconds / 60:.0f} "
+        f"{available_cores()} cores ({platform.machine()}), {torch.get_num_threads()} threads, "
+        f"torch {torch.__version__}; load {load_before} before, {load()} after; {seconds / 60:.0f} "
         "minutes. ViT-S/8 with random weights, batch 1, float32."
     )
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from attnviz import api
 from attnviz.domain import DrawStyle, ImageFormat, Provenance
-from attnviz.domain.requests import HeadsRequest, OutputRequest
+from attnviz.domain.kinds import HeadsRequest
+from attnviz.domain.requests import OutputRequest
 from attnviz.output.plan import OutputPlan
 from attnviz.stages.draw import RenderJob, render
 from benchmarks.report import Plan

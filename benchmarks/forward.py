@@ -19,15 +19,15 @@ import torch
 from attnviz.attention.compute import compute
 from attnviz.attention.memory import free_bytes
 from attnviz.domain import Box, FitGeometry, RolloutOptions, Size
-from attnviz.domain.requests import (
+from attnviz.domain.kinds import (
     CommandRequest,
     HeadsRequest,
     LayersRequest,
-    ModelRequest,
     PatchRequest,
     RolloutRequest,
     ScoreRequest,
 )
+from attnviz.domain.requests import ModelRequest
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from benchmarks.report import Plan, table
@@ -79,19 +79,19 @@ def last_matrix(model: Backbone, batch: torch.Tensor) -> torch.Tensor:
     """The last layer's matrix with unfused attention everywhere; nothing runs after it."""
     found: list[torch.Tensor] = []
 
-    class Found(Exception):  # noqa: N818 - a signal, not an error
+    class FoundImages(Exception):  # noqa: N818 - a signal, not an error
         pass
 
     def stop(_module: object, _inputs: object, out: torch.Tensor) -> None:
         found.append(out)
-        raise Found
+        raise FoundImages
 
     with unfused(model), torch.inference_mode():
         attention: Any = model.blocks[-1].attn
         handle = attention.attn_drop.register_forward_hook(stop)
         try:
             model.run(batch)
-        except Found:
+        except FoundImages:
             pass
         finally:
             handle.remove()

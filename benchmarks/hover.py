@@ -1,7 +1,7 @@
-"""How long an explorer page takes to answer a hover: ``python -m benchmarks.hover PAGE.html``.
+"""How long an explorer page takes to respond to a hover: ``python -m benchmarks.hover PAGE.html``.
 
-Chromium opens the page and the mouse is moved over patches all over the picture, one move a frame.
-Two times are taken in the page: of the drawing itself (attention of all heads, colours, numbers,
+Chromium opens the page and the mouse moves over patches all over the image, one move per frame.
+Two times are measured in the page: of the drawing itself (attention of all heads, colours, numbers,
 until the pixels are handed to the browser), and from the browser's own time stamp of the pointer
 event to the end of that drawing, which includes the wait for the next frame.
 """
@@ -28,7 +28,7 @@ RECORD = """
       measured.drawing.push(attnviz.timing.milliseconds);
       measured.event.push(performance.now() - event.timeStamp);
     };
-    // Asked for after the page's own callback of the same frame.
+    // Requested after the page's own callback of the same frame.
     requestAnimationFrame(look);
   });
 }
@@ -40,7 +40,7 @@ def main() -> None:
     page_file = Path(sys.argv[1]).resolve()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.goto(page_file.as_uri() + "#" + "".join(sys.argv[2:]))
         while not page.evaluate("!!window.attnviz && attnviz.timing.draws > 0"):
             page.wait_for_timeout(50)
@@ -58,8 +58,8 @@ def main() -> None:
         browser.close()
     for name, values in times.items():
         values.sort()
-        middle, most = values[len(values) // 2], values[int(0.95 * len(values))]
-        print(f"{name:8} median {middle:.1f}  95 % {most:.1f}  largest {values[-1]:.1f} ms")
+        median, p95 = values[len(values) // 2], values[int(0.95 * len(values))]
+        print(f"{name:8} median {median:.1f}  95 % {p95:.1f}  largest {values[-1]:.1f} ms")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
-"""``attnviz heads`` on one picture against a process that imports timm, builds and runs the model.
+"""How long a process of the command line takes, from its start to its end.
 
-Both read the same weights file, so both pay for what a user pays for.
+``attnviz heads`` on one image against a process that imports timm, builds and runs the model, both
+with the same weights file; the help against that of an empty program.
 """
 
 from __future__ import annotations
 
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -28,16 +32,77 @@ with torch.inference_mode():
 """Start-up and forward passes and nothing else: weights file, width of the input, how many."""
 
 
-def measure(picture: Path, rounds: int) -> tuple[float, float]:
-    """Median seconds of the plain process, and the ratio of ours to it."""
+HELP = """
+import typer
+app = typer.Typer()
+
+@app.command()
+def one() -> None:
+    'The first.'
+
+@app.command()
+def two() -> None:
+    'The second.'
+
+app()
+"""
+"""The help of a Typer program of two empty commands: what no program that uses Typer is below."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of one thing against another in turn, whole processes.
+
+    ``seconds``: median of the other; ``ratio``: median ratio to it; ``cpu_ratio``: the same of CPU
+    time, which other work on the machine changes less.
+    """
+
+    seconds: float
+    ratio: float
+    cpu_ratio: float
+
+
+def measure_heads(image: Path, rounds: int) -> Times:
+    """``heads`` of one image against the plain process."""
     with tempfile.TemporaryDirectory() as folder:
         weights = save_weights(Path(folder))
-        works = {
-            "plain": process("-c", PLAIN, weights, 336, 1),
-            "heads": heads_process(picture, weights, Path(folder)),
-        }
-        seconds = interleaved(works, rounds)
-    return sorted(seconds["plain"])[rounds // 2], ratios(seconds, "plain")["heads"]
+        return compared(
+            process("-c", PLAIN, weights, 336, 1),
+            heads_process(image, weights, Path(folder)),
+            rounds,
+        )
+
+
+def measure_help(rounds: int, *command: str) -> Times:
+    """``attnviz --help``, or that of a command, against the help of an empty program."""
+    ours = process("-m", "attnviz", *command, "--help")
+    return compared(process("-c", HELP, "--help"), ours, rounds)
+
+
+def compared(plain: Work, own: Work, rounds: int) -> Times:
+    """Two pieces of work that start processes, run in turn."""
+    cpu: dict[str, list[float]] = {"plain": [], "own": []}
+
+    def metered(name: str, work: Work) -> Work:
+        def run() -> None:
+            before = children_cpu_seconds()
+            work()
+            cpu[name].append(children_cpu_seconds() - before)
+
+        return run
+
+    works = {"plain": metered("plain", plain), "own": metered("own", own)}
+    seconds = interleaved(works, rounds)
+    cpu_ratios = ratios({name: times[1:] for name, times in cpu.items()}, "plain")
+    return Times(
+        statistics.median(seconds["plain"]), ratios(seconds, "plain")["own"], cpu_ratios["own"]
+    )
+
+
+def children_cpu_seconds() -> float:
+    """CPU time of all processes that this one has started and waited for."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def save_weights(folder: Path) -> Path:
@@ -63,10 +128,14 @@ def process(*arguments: object) -> Work:
 
 
 def report(plan: Plan) -> str:
-    """One sentence."""
-    seconds, ratio = measure(plan.picture, 1 if plan.quick else 3)
+    """A sentence on each."""
+    heads = measure_heads(plan.picture, 1 if plan.quick else 5)
+    helps = [measure_help(3 if plan.quick else 9, *command) for command in ((), ("heads",))]
     return (
-        f"The command `heads` on one picture, whole process: {ratio:.2f} times a process that "
+        f"The command `heads` on one image, whole process: {heads.ratio:.2f} times a process that "
         "imports timm, builds the same model, loads the same file and runs it "
-        f"({seconds:.1f} s)."
+        f"({heads.seconds:.1f} s), {heads.cpu_ratio:.2f} times its CPU time without the process "
+        f"that draws. `attnviz --help`: {helps[0].ratio:.2f} times the help of a Typer program of "
+        f"two empty commands ({helps[0].seconds:.2f} s), {helps[0].cpu_ratio:.2f} times its CPU "
+        f"time; `attnviz heads --help`: {helps[1].ratio:.2f} and {helps[1].cpu_ratio:.2f} times."
     )

@@ -12,9 +12,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import typer
-
-from attnviz.cli.app import app
+from attnviz.cli.app import command_with_options
+from attnviz.cli.commands import COMMANDS, load_command
+from attnviz.domain.kinds import KINDS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 OPENING = """# The command line
@@ -22,8 +22,7 @@ OPENING = """# The command line
 Generated from the commands by `python tools/generate_cli_docs.py`; `attnviz COMMAND --help` says
 the same.
 
-    attnviz heads|layers|rollout|patch|score INPUT... [options]
-    attnviz matrix|qkv|features|relevance INPUT... [options]
+    attnviz KIND INPUT... [options]
     attnviz compare INPUT... --show MAP,MAP... [options]
     attnviz render CONFIG [--check | --list]
     attnviz info FIGURE
@@ -36,7 +35,7 @@ the same.
 INPUT is any mix of files, folders (searched with their sub-folders), globs, and `-` for a list of
 paths on standard input. Standard output gets the written files, one path a line (`--json`: one
 record a line); progress, tables and failures go to standard error. Exit codes: 0 all done, 1 some
-picture failed, 2 wrong use, 130 interrupted.
+image failed, 2 wrong use, 130 interrupted.
 
 Layers and heads count from 0, negative numbers from the end. Lists are written `0,2`, `0-3`,
 `-2,-1` or `0 2`. `--config FILE` reads any of a command's options from a TOML file, under their
@@ -50,7 +49,7 @@ with its file and line. For instance:
 """
 SHARED = """## Options of every figure command
 
-`attnviz eval` and `attnviz explore` have those of the panels Model and Pictures, and `--quiet` and
+`attnviz eval` and `attnviz explore` have those of the panels Model and Images, and `--quiet` and
 `--config`.
 `attnviz compare` and `attnviz evolve` have all but those of the panel Run; the weights of `evolve`
 are its arguments.
@@ -71,14 +70,12 @@ def main() -> int:
 
 def page() -> str:
     """The whole page: each command with its own options, then what all figure commands share."""
-    group: Any = typer.main.get_command(app)
-    parts = [OPENING]
+    parts = [OPENING.replace("KIND", "|".join(KINDS))]
     shared: dict[str, list[str]] = {}
-    for info in app.registered_commands:
-        assert info.callback is not None
-        name = info.name or info.callback.__name__
-        panels = tables(group.commands[name], get_type_hints(info.callback))
-        parts += [about(name, info.callback), *panels.pop("", [])]
+    for name in COMMANDS:
+        function = load_command(name)
+        panels = tables(command_with_options(name), get_type_hints(function))
+        parts += [about(name, function), *panels.pop("", [])]
         for panel, lines in panels.items():
             shared.setdefault(panel, lines)  # the figure commands come first and have them all
     parts.append(SHARED)

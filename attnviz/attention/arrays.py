@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from attnviz.domain import Size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from attnviz.attention.capture import AttentionModel
@@ -53,3 +56,8 @@ def as_array(tensor: Tensor) -> FloatArray:
     """A tensor of any device and number type as float32 numpy."""
     array: FloatArray = tensor.float().cpu().numpy()
     return array
+
+
+def head_index(heads: Sequence[int], device: torch.device) -> Tensor:
+    """Indices of heads (h,) on a device, to index a tensor there."""
+    return torch.tensor(list(heads), dtype=torch.long, device=device)

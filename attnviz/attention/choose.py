@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
 from attnviz.domain import ModelInfo, Query
 from attnviz.errors import UnsupportedModelError, UsageError
 
@@ -38,16 +35,11 @@ def choose_heads(info: ModelInfo, heads: Sequence[int] | None) -> tuple[int, ...
     return tuple(dict.fromkeys(_choose(head, info.heads, "head", info.name) for head in heads))
 
 
-def head_index(heads: Sequence[int], device: torch.device) -> Tensor:
-    """Indices of heads (h,) on a device, to index a tensor there."""
-    return torch.tensor(list(heads), dtype=torch.long, device=device)
-
-
 def need_cls(info: ModelInfo, query: Query) -> None:
     """Raise where the CLS query needs a CLS token that the model lacks: token 0 is a patch."""
     if query is Query.CLS and not info.has_cls:
         raise UnsupportedModelError(
-            f"{info.name} has no class token, so it has no CLS attention",
+            f"{info.name} has no CLS token, so it has no CLS attention",
             "use `attnviz patch`, or --query mean for the mean over all patches",
         )
 

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.attention.arrays import head_index
 from attnviz.attention.capture import (
     OUTPUT_TOLERANCE,
     AttentionCall,
     AttentionModel,
     intercepted,
 )
-from attnviz.attention.choose import head_index
 from attnviz.errors import UnsupportedModelError
 
 

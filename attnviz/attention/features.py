@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from attnviz.attention.arrays import as_array, layout_of
 from attnviz.attention.capture import NOT_FINITE_HINT, AttentionModel
+from attnviz.attention.checks import check_features
 from attnviz.attention.choose import choose_layer
 from attnviz.attention.maps import heads_maps
 from attnviz.attention.pca import principal_components
-from attnviz.domain import FeaturesMaps, ModelInfo, Query
-from attnviz.domain.requests import FeaturesRequest, HeadsRequest
-from attnviz.errors import AttentionError, UsageError
+from attnviz.domain import FeaturesMaps, Query
+from attnviz.domain.kinds import FeaturesRequest, HeadsRequest
+from attnviz.errors import AttentionError
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray, IntArray
@@ -40,8 +41,8 @@ class _Stop(Exception):  # noqa: N818 - a signal, not an error
 def features_maps(
     model: AttentionModel,
     batch: Tensor,
-    cells: Sequence[Sequence[tuple[int, int]]],
     request: FeaturesRequest,
+    cells: Sequence[Sequence[tuple[int, int]]],
 ) -> list[FeaturesMaps]:
     """The output tokens, for each image of a (B, 3, h, w) batch.
 
@@ -53,7 +54,8 @@ def features_maps(
     """
     info, layout = model.info, layout_of(model, batch)
     grid = layout.grid
-    layer = check_features(info, request)
+    check_features(info, request)
+    layer = None if request.layer is None else choose_layer(info, request.layer)
     tokens, raw = output_tokens(model, batch, layer)
     attended = _mean_attention(model, batch, layer) if request.foreground else None
     maps = []
@@ -79,24 +81,10 @@ def features_maps(
                 foreground=None if foreground is None else foreground.mask,
                 first=None if foreground is None else foreground.first,
                 outlier_threshold=request.outlier_threshold,
+                prefix_names=info.prefix_names,
             )
         )
     return maps
-
-
-def check_features(info: ModelInfo, request: FeaturesRequest) -> int | None:
-    """The index of the requested layer, or None for the model's own output.
-
-    Raises:
-        UsageError: The layer is out of range, the threshold is not above 0, or the foreground is
-            flipped without being requested.
-    """
-    threshold = request.outlier_threshold
-    if threshold is not None and not threshold > 0:
-        raise UsageError(f"the outlier threshold is {threshold}, it must be above 0")
-    if request.flip_foreground and not request.foreground:
-        raise UsageError("without a foreground there is nothing to flip", "add --foreground")
-    return None if request.layer is None else choose_layer(info, request.layer)
 
 
 def output_tokens(

@@ -21,8 +21,7 @@ from attnviz.attention.capture import (
     intercepted,
 )
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
-from attnviz.domain.requests import no_gradients_in_float16
-from attnviz.errors import AttentionError, UnsupportedModelError
+from attnviz.errors import AttentionError, UnsupportedModelError, no_gradients_in_float16
 
 Target = Callable[[Tensor], Tensor]
 """From the tokens after the last norm (B, N, width) to one number an image (B,)."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
+from attnviz.attention.arrays import head_index
 from attnviz.attention.blocks import RowBlock, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel
-from attnviz.attention.choose import head_index
 from attnviz.attention.select import kth_smallest
 from attnviz.domain import DiscardOrder, Fusion, RolloutOptions
 
@@ -145,7 +145,7 @@ def layer_matrix(
 
 
 class MatrixPool:
-    """Memory of matrices no longer needed, for the next layers and images of the same size.
+    """Memory of matrices that have been used, for the next layers and images of the same size.
 
     Fresh pages are slow: a quarter of a plain pass for the 570 MB of a rollout of 3,601 tokens. On
     other devices torch reuses memory by itself.

@@ -18,9 +18,10 @@ from torch import Tensor
 from attnviz.attention.arrays import as_array, layout_of
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
-from attnviz.attention.stats import MatrixStats, StatsOptions, entropy
+from attnviz.attention.stats import MatrixStats, StatsOptions
 from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, Query
-from attnviz.domain.requests import HeadsRequest, LayersRequest, PatchRequest
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, PatchRequest
+from attnviz.domain.row_statistics import entropy
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
 def patch_maps(
     model: AttentionModel,
     batch: Tensor,
-    cells: Sequence[Sequence[tuple[int, int]]],
     request: PatchRequest,
+    cells: Sequence[Sequence[tuple[int, int]]],
 ) -> list[PatchMaps]:
     """The attention of chosen patches; ``cells[i]`` are the (row, column) queries of image i.
 

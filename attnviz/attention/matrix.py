@@ -19,7 +19,7 @@ from attnviz.attention.choose import choose_heads, choose_layer
 from attnviz.attention.matrix_rows import MatrixRows, matrix_rows
 from attnviz.attention.memory import MAX_CELLS, check_whole
 from attnviz.domain import MatrixMaps, ModelInfo, Size
-from attnviz.domain.requests import MatrixRequest
+from attnviz.domain.kinds import MatrixRequest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

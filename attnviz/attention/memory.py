@@ -12,7 +12,14 @@ import torch
 from attnviz.attention.blocks import max_rows
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
-from attnviz.domain.requests import CommandRequest, MatrixRequest, RelevanceRequest, RolloutRequest
+from attnviz.domain.kinds import (
+    CommandRequest,
+    MatrixRequest,
+    RelevanceRequest,
+    RolloutRequest,
+    kind_of,
+)
+from attnviz.domain.options import resolve
 from attnviz.errors import MemoryNeededError
 
 WIDTHS = 14
@@ -121,24 +128,33 @@ def needed_bytes(
     """Estimated peak in bytes of one image's pass, beyond the loaded weights."""
     block = info.heads * max_rows(info.heads, tokens, device) * tokens
     activations = 4 * (WIDTHS * info.width * tokens + block)
-    if isinstance(command, RelevanceRequest):
-        if command.method is RelevanceMethod.CONTRIBUTION:
-            return activations + 4 * CONTRIBUTION_WIDTHS * info.width * tokens
-        return activations + 4 * KEPT_WIDTHS * info.width * tokens * info.depth
-    if isinstance(command, MatrixRequest):
-        heads = len(command.heads or range(info.heads))
-        cells = 4 * 2 * heads * min(tokens, info.prefix + MAX_CELLS) ** 2
-        whole = whole_bytes(heads, tokens) if command.whole else 0
-        return activations + 2 * cells + whole
-    if not isinstance(command, RolloutRequest):
-        return activations
+    extra = kind_of(command).extra_bytes
+    return activations + (0 if extra is None else int(resolve(extra)(info, tokens, command)))
+
+
+def relevance_bytes(info: ModelInfo, tokens: int, request: RelevanceRequest) -> int:
+    """What the way back from the target takes beyond the pass, in bytes."""
+    if request.method is RelevanceMethod.CONTRIBUTION:
+        return 4 * CONTRIBUTION_WIDTHS * info.width * tokens
+    return 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+
+
+def matrix_bytes(info: ModelInfo, tokens: int, request: MatrixRequest) -> int:
+    """What the matrices that are drawn, and the whole ones, take beyond the pass, in bytes."""
+    heads = len(request.heads or range(info.heads))
+    cells = 4 * 2 * heads * min(tokens, info.prefix + MAX_CELLS) ** 2
+    return 2 * cells + (whole_bytes(heads, tokens) if request.whole else 0)
+
+
+def rollout_bytes(info: ModelInfo, tokens: int, request: RolloutRequest) -> int:
+    """What the layers' matrices, or what makes them again, take beyond the pass, in bytes."""
     matrix = 4 * tokens * tokens
-    layers = info.depth - command.options.start_layer % info.depth
+    layers = info.depth - request.options.start_layer % info.depth
     if matrix * layers <= KEEP_LIMIT_BYTES:
-        return activations + matrix * layers
+        return matrix * layers
     kept = 4 * 3 * info.width * tokens * layers  # q, k and v of every layer
-    # Selecting the k-th smallest value of a matrix may copy it.
-    return activations + kept + (2 * matrix if command.options.discard_ratio else 0)
+    # To find the k-th smallest value of a matrix it may have to be copied.
+    return kept + (2 * matrix if request.options.discard_ratio else 0)
 
 
 def whole_bytes(heads: int, tokens: int) -> int:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from attnviz.attention.arrays import TokenLayout, as_array, layout_of
+from attnviz.attention.arrays import TokenLayout, as_array, head_index, layout_of
 from attnviz.attention.capture import NOT_FINITE_HINT, AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import choose_heads, choose_layer, head_index
+from attnviz.attention.choose import choose_heads, choose_layer
 from attnviz.attention.pca import principal_components
 from attnviz.domain import Part, QkvMaps
-from attnviz.domain.requests import QkvRequest
+from attnviz.domain.kinds import QkvRequest
 from attnviz.errors import AttentionError
 
 if TYPE_CHECKING:

@@ -21,22 +21,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from attnviz.attention.arrays import as_array, layout_of
+from attnviz.attention.arrays import as_array, head_index, layout_of
 from attnviz.attention.capture import AttentionModel
-from attnviz.attention.choose import choose_heads, head_index
+from attnviz.attention.checks import check_relevance, not_of_cls
+from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
-from attnviz.domain import ModelInfo, Picture, RelevanceMaps, RelevanceMethod
-from attnviz.domain.requests import RelevanceRequest
-from attnviz.errors import UsageError
+from attnviz.domain import FigureImage, ModelInfo, RelevanceMaps, RelevanceMethod
+from attnviz.domain.kinds import RelevanceRequest
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
     """The image that ``like`` names, and its feature (width,) float32."""
 
-    picture: Picture
+    image: FigureImage
     feature: Tensor
 
 
@@ -48,56 +48,14 @@ def feature(info: ModelInfo, tokens: Tensor) -> Tensor:
     return tokens[:, 0] if info.has_cls else tokens[:, info.prefix :].mean(dim=1)
 
 
-def reference_of(model: AttentionModel, batch: Tensor, picture: Picture) -> Reference:
+def reference_of(model: AttentionModel, batch: Tensor, image: FigureImage) -> Reference:
     """The reference that an image makes; batch: (1, 3, h, w)."""
     with torch.no_grad():  # an inference tensor cannot be part of a target with a gradient
-        return Reference(picture, feature(model.info, model.run(batch).float())[0])
+        return Reference(image, feature(model.info, model.run(batch).float())[0])
 
 
 SAME_COSINE = 1 - 2.5e-7
 """Cosines above count as 1; it is four steps of float32 below."""
-
-
-def check_target(info: ModelInfo, request: RelevanceRequest) -> None:
-    """Raise unless the request has one target and the model can compute it.
-
-    Raises:
-        UsageError: No target or two, a model without a classifier, a class out of range.
-    """
-    index = request.class_index
-    if index is None and request.like is None:
-        raise UsageError(
-            "relevance needs a target: --class or --like",
-            "--like SECOND.jpg explains the similarity to a second image; --class N explains the "
-            "logit of a class, where the weights come with a classifier",
-        )
-    if index is not None and request.like is not None:
-        raise UsageError("--class and --like exclude each other", "choose one target")
-    if index is None:
-        if request.method is RelevanceMethod.CONTRIBUTION and not info.has_cls:
-            raise _not_linear_in_cls(info)
-        return
-    if not info.classes and info.random_weights:
-        raise UsageError(
-            "--class: random weights come without a classifier",
-            "give trained weights: --checkpoint FILE, or a model's name",
-        )
-    if not info.classes:
-        raise UsageError(
-            f"--class: {info.name} has no classifier",
-            "self-supervised models have no classes: use --like SECOND.jpg",
-        )
-    if not 0 <= index < info.classes:
-        raise UsageError(
-            f"--class {index} does not exist: {info.name} has classes 0 to {info.classes - 1}"
-        )
-
-
-def _not_linear_in_cls(info: ModelInfo) -> UsageError:
-    return UsageError(
-        f"--method contribution: the target of {info.name} is not read from CLS alone",
-        "use --method chefer",
-    )
 
 
 def relevance_maps(
@@ -111,7 +69,7 @@ def relevance_maps(
         AttentionError: A gradient is not finite, or the attention breaks an invariant.
     """
     info = model.info
-    check_target(info, request)
+    check_relevance(info, request)
     heads = choose_heads(info, request.heads)
     layout = layout_of(model, batch)
     if request.method is RelevanceMethod.CONTRIBUTION:
@@ -130,7 +88,7 @@ def relevance_maps(
             method=request.method,
             class_index=request.class_index,
             probability=None if probability is None else float(probability),
-            like=None if reference is None else reference.picture,
+            like=None if reference is None else reference.image,
         )
         for value, probability, row in zip(
             as_array(target.values), target.probabilities, as_array(rows), strict=True
@@ -207,7 +165,7 @@ def _by_contribution(
         assert model.head is not None
         direction = model.head.direction(request.class_index)
     if (request.class_index is not None and direction is None) or not info.has_cls:
-        raise _not_linear_in_cls(info)
+        raise not_of_cls(info)
     check_norm(model.norm, info.name)
     written, cls, tokens = cls_contributions(model, batch, heads)
     target = _target(model, request, reference, tokens)

@@ -18,16 +18,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from attnviz.attention.arrays import TokenLayout, as_array, layout_of
+from attnviz.attention.arrays import TokenLayout, as_array, head_index, layout_of
 from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import (
-    choose_heads,
-    choose_layer,
-    choose_layers,
-    head_index,
-    need_cls,
-)
+from attnviz.attention.checks import check_rollout_options
+from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.layer_matrix import (
     Fuser,
     LayerMatrix,
@@ -37,25 +32,10 @@ from attnviz.attention.layer_matrix import (
     push_rows,
 )
 from attnviz.domain import Fusion, Query, RolloutMaps, RolloutOptions
-from attnviz.domain.requests import RolloutRequest
-from attnviz.errors import UsageError
+from attnviz.domain.kinds import RolloutRequest
 
 KEEP_LIMIT_BYTES = 2 << 30
 """Matrices of all layers are kept up to this size; above it they are computed a second time."""
-
-
-def check_options(options: RolloutOptions) -> None:
-    """Raise UsageError for a discard ratio or residual outside [0, 1)."""
-    if not 0 <= options.discard_ratio < 1:
-        raise UsageError(
-            f"discard ratio {options.discard_ratio} is not in [0, 1)",
-            "0.9 discards the smallest 90 % of each layer's values, 0 discards nothing",
-        )
-    if not 0 <= options.residual < 1:
-        raise UsageError(
-            f"residual {options.residual} is not in [0, 1)",
-            "0.5 weighs the residual connection as much as attention; 1 would leave no attention",
-        )
 
 
 def rollout_maps(
@@ -121,7 +101,7 @@ class _Recording:
 
 def _plan(model: AttentionModel, batch: Tensor, request: RolloutRequest) -> _Plan:
     info, options = model.info, request.options
-    check_options(options)
+    check_rollout_options(options)
     need_cls(info, request.query)
     start, last = choose_layer(info, options.start_layer), info.depth - 1
     depths = tuple(

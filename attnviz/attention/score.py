@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from attnviz.attention.arrays import as_array, layout_of
+from attnviz.attention.arrays import as_array, head_index, layout_of
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
-from attnviz.attention.choose import choose_heads, choose_layer, head_index, need_cls
+from attnviz.attention.checks import check_keep_ratio
+from attnviz.attention.choose import choose_heads, choose_layer, need_cls
 from attnviz.domain import Query, ScoreMaps
-from attnviz.domain.requests import ScoreRequest
-from attnviz.errors import UsageError
+from attnviz.domain.kinds import ScoreRequest
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray
@@ -50,12 +50,6 @@ def keep_highest(score: FloatArray, keep_ratio: float) -> BoolArray:
     return kept.reshape(score.shape)
 
 
-def check_keep_ratio(keep_ratio: float) -> None:
-    """Raise UsageError unless the ratio is in (0, 1]."""
-    if not 0 < keep_ratio <= 1:
-        raise UsageError(f"keep ratio {keep_ratio} is not in (0, 1]", "0.7 keeps 70 % of tokens")
-
-
 def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> list[ScoreMaps]:
     """The token score of a layer for each image of a (B, 3, h, w) batch.
 
@@ -80,11 +74,15 @@ def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> l
             cls_row = one.unchecked_rows(one.first_token)[0, index, 0]  # H, N
             patch_mean = patch_mean_row(one, info.prefix)[index]  # H, N
             terms = score_terms(cls_row, patch_mean, info.prefix)
+            cls_all, patch_all = score_terms(cls_row, patch_mean, 0)  # N
+            prefix = as_array(cls_all + patch_all)[: info.prefix]
             cls_term, patch_term = (as_array(term).reshape(layout.grid) for term in terms)
             score = cls_term + patch_term
             kept = keep_highest(score, request.keep_ratio)
             maps.append(
-                ScoreMaps(score, cls_term, patch_term, kept, request.keep_ratio, layer, heads)
+                ScoreMaps(
+                    score, cls_term, patch_term, kept, request.keep_ratio, layer, heads, prefix
+                )
             )
 
     capture(model, batch, layer, handle)

@@ -1,13 +1,10 @@
-"""Statistics of attention rows: entropy, focus, attention distance (docs/definitions.md)."""
+"""Statistics of whole attention matrices, block by block (docs/definitions.md)."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,33 +12,6 @@ from attnviz.attention.arrays import TokenLayout
 from attnviz.attention.blocks import RowBlock, row_blocks, row_sum, row_sums
 from attnviz.attention.capture import AttentionCall
 from attnviz.domain import Size
-
-if TYPE_CHECKING:
-    from attnviz.domain import FloatArray
-
-
-def entropy(rows: FloatArray) -> FloatArray:
-    """Entropy in nats of rows (..., N) that sum to 1: (...), with 0 ln 0 = 0 and no epsilon.
-
-    Between 0 (one token has all) and ln N (uniform).
-    """
-    values = rows.astype(np.float64)
-    logs = np.log(values, out=np.zeros_like(values), where=values > 0)
-    # Adding 0.0 turns the -0.0 of a one-hot row into 0.0.
-    return np.asarray(-(values * logs).sum(axis=-1) + 0.0, dtype=np.float32)
-
-
-def focus(patches: FloatArray) -> FloatArray:
-    """Largest over mean weight of the patch tokens (..., gh, gw): (...), 1 when uniform."""
-    flat = patches.reshape(*patches.shape[:-2], -1).astype(np.float64)
-    mean = flat.mean(axis=-1)
-    ratio = np.divide(flat.max(axis=-1), mean, out=np.ones_like(mean), where=mean > 0)
-    return np.asarray(ratio, dtype=np.float32)
-
-
-def uniform_entropy(tokens: int) -> float:
-    """Natural log of N: the largest entropy that a row over ``tokens`` tokens can have, in nats."""
-    return math.log(tokens)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.cli.parse import INDEX_LIST
+from attnviz.domain.parse import INDEX_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

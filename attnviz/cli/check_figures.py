@@ -1,4 +1,4 @@
-"""``attnviz render --check``: what was drawn just now against the files that stand at its place."""
+"""``attnviz render --check``: what was drawn just now, compared with the files that are there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.report import Report
+from attnviz.storage import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +28,8 @@ def check_set(
 
     with tempfile.TemporaryDirectory(prefix="attnviz-check-") as name:
         drawn = Path(name)
-        places = {place_of(figure, drawn): figure.request.output.folder for figure in figures}
-        report = _CheckReport(places, diff_folder, tolerance, **printing)
+        folders = {place_of(figure, drawn): figure.request.output.folder for figure in figures}
+        report = _CheckReport(folders, diff_folder, tolerance, **printing)
         return report.consume(event for _, event in draw_set(figures, into=drawn))
 
 
@@ -36,12 +37,13 @@ class _CheckReport(Report):
     """Reads the events of the run that draws, and compares every file as it comes.
 
     Standard output gets one line a file that differs: its path and by how much; as JSON one record
-    a file (``status`` same or differs).
+    a file (``status`` same or differs). An image of each difference that can be seen goes to
+    ``diff_folder``, as PNG.
     """
 
     def __init__(
         self,
-        places: Mapping[Path, Path],
+        folders: Mapping[Path, Path],
         diff_folder: Path,
         tolerance: float,
         *,
@@ -49,10 +51,11 @@ class _CheckReport(Report):
         quiet: bool,
     ) -> None:
         super().__init__(as_json=as_json, quiet=quiet)
-        self._places = places
+        self._folders = folders
         self._diff_folder = diff_folder
         self._tolerance = tolerance
-        self._common = Path(os.path.commonpath([folder.absolute() for folder in places.values()]))
+        local = [f.absolute() for f in folders.values() if not is_address(str(f))]
+        self._common = Path(os.path.commonpath(local)) if local else Path()
         self._compared = 0
         self._differing = 0
 
@@ -65,31 +68,38 @@ class _CheckReport(Report):
     def _compare(self, drawn: Path) -> None:
         from attnviz.output.diff import compare
 
-        (place,) = self._places.keys() & set(drawn.parents)
-        expected = self._places[place] / drawn.relative_to(place)
+        (folder,) = self._folders.keys() & set(drawn.parents)
+        expected = self._folders[folder] / drawn.relative_to(folder)
         difference = compare(expected, drawn, self._tolerance)
         self._compared += 1
         record: dict[str, Any] = {"status": "same", "path": str(expected)}
         if difference is not None:
             self._differing += 1
             record |= {"status": "differs", "how": difference.words}
-            if difference.picture is not None:
-                record["picture"] = str(self._save(expected, difference.picture))
+            if difference.image is not None:
+                record["picture"] = str(self._save(expected, difference.image))
         if self._as_json:
             self._emit(record)
         elif difference is not None:
-            shown = f", see {record['picture']}" if "picture" in record else ""
-            self._print(f"{expected}: {difference.words}{shown}")
+            see = f", see {record['picture']}" if "picture" in record else ""
+            self._print(f"{expected}: {difference.words}{see}")
 
     def _save(self, expected: Path, pixels: Any) -> Path:
         from PIL import Image
 
         from attnviz.output.atomic import complete_file
 
-        path = self._diff_folder / expected.absolute().relative_to(self._common)
+        path = self._diff_folder / self._relative(expected)
+        if path.suffix != ".png":
+            path = path.with_name(f"{path.name}.png")
         with complete_file(path) as stream:
             Image.fromarray(pixels).save(stream, format="PNG")
         return path
+
+    def _relative(self, expected: Path) -> Path:
+        if is_address(str(expected)):
+            return Path(*expected.parts[1:])
+        return expected.absolute().relative_to(self._common)
 
     def _finish(self) -> int:
         code = super()._finish()

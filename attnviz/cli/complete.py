@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 _CMAPS = (
     "cividis", "coolwarm", "gray", "hot", "inferno", "jet", "magma", "plasma", "turbo", "viridis",
 )  # fmt: skip
@@ -17,3 +22,18 @@ def model_names(incomplete: str) -> list[str]:
 def cmap_names(incomplete: str) -> list[str]:
     """Colour maps that are often used and begin like this."""
     return [name for name in _CMAPS if name.startswith(incomplete)]
+
+
+def map_names(incomplete: str) -> list[str]:
+    """Maps that a comparison shows and that begin like this."""
+    from attnviz.domain import MapKind
+
+    return [kind.value for kind in MapKind if kind.value.startswith(incomplete)]
+
+
+COMPLETIONS: Mapping[str, Callable[[str], list[str]]] = {
+    "model": model_names,
+    "cmap": cmap_names,
+    "show": map_names,
+}
+"""By the option's name."""

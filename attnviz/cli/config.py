@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand
 
-from attnviz.cli.parse import did_you_mean
 from attnviz.cli.toml_file import load_toml
-from attnviz.domain.config_source import Origin, field_name
+from attnviz.domain.config_source import ConfigSource, field_name
+from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class CommandWithFile(TyperCommand):
             return super().invoke(ctx)
 
 
-def said_by_typer(error: typer.TyperException) -> str:
+def typer_message(error: typer.TyperException) -> str:
     """What is wrong, without the words of the library that found it."""
     return error.format_message().replace("Value error, ", "")
 
@@ -53,35 +53,35 @@ def _located(context: Any) -> Iterator[None]:
     try:
         yield
     except (UsageError, typer.TyperException) as error:
-        origin = context.obj
-        if not isinstance(origin, Origin):
+        source = context.obj
+        if not isinstance(source, ConfigSource):
             raise
         if isinstance(error, UsageError):
             message, hint = error.message, error.hint
         else:
-            message, hint = said_by_typer(error), ""
-        told = _used(origin, context).explain(message, hint)
+            message, hint = typer_message(error), ""
+        told = _used(source, context).locate(message, hint)
         if told is None:
             raise
         raise told from error
 
 
-def _used(origin: Origin, context: Any) -> Origin:
+def _used(source: ConfigSource, context: Any) -> ConfigSource:
     """Without the options that the command line gave another value."""
     overridden = {
         name
-        for name in origin.lines
+        for name in source.lines
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }
-    lines = {name: line for name, line in origin.lines.items() if name not in overridden}
-    return Origin(origin.file, lines, origin.line)
+    lines = {name: line for name, line in source.lines.items() if name not in overridden}
+    return ConfigSource(source.file, lines, source.line)
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
     """Typer callback: make the file's values the defaults of the command that is being parsed.
 
     Raises:
-        UsageError: No such file, no TOML, or a key that is no option of this command.
+        UsageError: No such file, no TOML, or a key that is not an option of this command.
     """
     if path is None or context.resilient_parsing:
         return path
@@ -93,7 +93,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         if field_name(key) not in options:
             raise unknown_option(where, str(context.info_name), key, options)
         context.default_map |= as_default(where, key, value, options)
-    context.obj = Origin(path, {field_name(key): n for key, n in file.keys_of().items()})
+    context.obj = ConfigSource(path, {field_name(key): n for key, n in file.keys_of().items()})
     return path
 
 
@@ -107,10 +107,10 @@ def options_of(command: Any) -> dict[str, Any]:
 
 
 def unknown_option(where: str, owner: str, key: str, options: Any) -> UsageError:
-    """The error for a key that is no option, with near matches."""
+    """The error for a key that is not an option, with near matches."""
     spelled = [known.rstrip("_").replace("_", "-") for known in options]
     hint = did_you_mean(key.replace("_", "-"), spelled)
-    return UsageError(f"{where}: {owner} has no option {key!r}", hint)
+    return UsageError(f"{where}: unknown option {key!r}{owner and f' of {owner}'}", hint)
 
 
 def as_default(where: str, key: str, value: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -16,64 +16,44 @@ Paths are relative to the file. A key of ``[defaults]`` reaches the commands tha
 from __future__ import annotations
 
 import os
-from functools import lru_cache, wraps
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attnviz.cli.commands.features import features_request
-from attnviz.cli.commands.heads import heads_request
-from attnviz.cli.commands.layers import layers_request
-from attnviz.cli.commands.matrix import matrix_request
-from attnviz.cli.commands.patch import patch_request
-from attnviz.cli.commands.qkv import qkv_request
-from attnviz.cli.commands.relevance import relevance_request
-from attnviz.cli.commands.rollout import rollout_request
-from attnviz.cli.commands.score import score_request
+from attnviz.cli.commands.figure import figure_parser
 from attnviz.cli.config import (
     CommandWithFile,
     as_default,
     options_of,
     unknown_option,
 )
-from attnviz.cli.flatten import flatten
-from attnviz.cli.parse import did_you_mean
-from attnviz.cli.run import run_request
 from attnviz.cli.toml_file import TomlFile, load_toml
 from attnviz.domain import DEFAULT_OUT
-from attnviz.domain.config_source import Origin, field_name
+from attnviz.domain.config_source import ConfigSource, field_name
+from attnviz.domain.kinds import KINDS
+from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 from attnviz.runs.figure_set import SetFigure
 from attnviz.storage import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from attnviz.domain.requests import CommandRequest, RunRequest
+    from attnviz.domain.requests import RunRequest
 
-_REQUESTS: dict[str, Callable[[Any], CommandRequest]] = {
-    "heads": heads_request,
-    "layers": layers_request,
-    "rollout": rollout_request,
-    "patch": patch_request,
-    "score": score_request,
-    "relevance": relevance_request,
-    "features": features_request,
-    "matrix": matrix_request,
-    "qkv": qkv_request,
-}
 _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""
 
 _OF_FOLDERS = frozenset({"table", "summary", "engine", "ray_address", "cpus_per_model", "shard"})
-"""Options about all pictures of a run, which a set of figures is not."""
+"""Options about all images of a run, which a set of figures is not."""
 
 _PATHS = ("out", "checkpoint", "like")
 
 
 def read_figure_set(path: Path, *, overwrite: bool = False) -> list[SetFigure]:
-    """Every figure of a set, read and checked as far as it can be without a model or a picture.
+    """Every figure of a set, read and checked as far as it can be without a model or an image.
 
     ``overwrite``: the default of ``skip-existing`` is false, not true.
 
@@ -104,7 +84,7 @@ def _check_defaults(file: TomlFile, defaults: Mapping[str, Any]) -> None:
             raise UsageError(f"{where}: {key} belongs to a figure, not to all", "see [[figure]]")
         if field_name(key) not in everything:
             _refuse_options_of_runs(where, key)
-            raise unknown_option(where, "no command", key, everything)
+            raise unknown_option(where, "", key, everything)
 
 
 def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
@@ -116,7 +96,7 @@ def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
     values: dict[str, Any] = {"out": DEFAULT_OUT, "skip_existing": not overwrite}
     lines: dict[str, int] = {}
     for key, value in defaults.items():
-        if field_name(key) in options:
+        if field_name(key) in options and key not in KINDS[name].unused:
             values |= as_default(file.where("defaults", 0, key), key, value, options)
     for key, value in table.items():
         where = file.where("figure", number, key)
@@ -129,12 +109,12 @@ def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
     for part in (file.keys_of("defaults"), file.keys_of("figure", number)):
         lines |= {field_name(key): line for key, line in part.items()}
     values |= {key: _below(folder, values[key]) for key in _PATHS if key in values}
-    origin = Origin(file.path, lines, _line(file, number))
+    source = ConfigSource(file.path, lines, _line(file, number))
     arguments = ["--", *(_below(folder, image) for image in _images(file, number))]
     request: RunRequest = command.main(
-        args=arguments, prog_name=name, standalone_mode=False, default_map=values, obj=origin
+        args=arguments, prog_name=name, standalone_mode=False, default_map=values, obj=source
     )
-    return SetFigure(request, origin)
+    return SetFigure(request, source)
 
 
 def _command(file: TomlFile, number: int) -> tuple[str, Any]:
@@ -156,7 +136,7 @@ def _images(file: TomlFile, number: int) -> list[str]:
         images = [images]
     if not images or not isinstance(images, list) or not all(isinstance(i, str) for i in images):
         raise UsageError(
-            f"{where}: images must be a list of pictures", 'for instance images = ["cat.jpg"]'
+            f"{where}: images must be a list of images", 'for instance images = ["cat.jpg"]'
         )
     return images
 
@@ -169,10 +149,10 @@ def _line(file: TomlFile, number: int) -> int:
 
 def _refuse_options_of_runs(where: str, key: str) -> None:
     if field_name(key) in _OF_FOLDERS:
-        hint = f"run the command itself over the pictures, with --{key}"
-        raise UsageError(f"{where}: {key} is no option of a figure", hint)
+        hint = f"run the command itself over the images, with --{key}"
+        raise UsageError(f"{where}: {key} is not an option of a figure", hint)
     if key in _OF_RENDER:
-        raise UsageError(f"{where}: {key} is no option of a figure", f"attnviz render --{key}")
+        raise UsageError(f"{where}: {key} is not an option of a figure", f"attnviz render --{key}")
 
 
 def _options(command: Any) -> dict[str, Any]:
@@ -194,15 +174,7 @@ def _below(folder: Path, written: str) -> str:
 def _parsers() -> dict[str, Any]:
     """The figure commands as parsers whose outcome is the request."""
     app = typer.Typer(add_completion=False)
-    for name, build in _REQUESTS.items():
-        app.command(name, cls=CommandWithFile)(flatten(_whole(build)))
+    for name, kind in KINDS.items():
+        app.command(name, cls=CommandWithFile)(figure_parser(kind))
     group: Any = typer.main.get_command(app)
-    return {name: group.commands[name] for name in _REQUESTS}
-
-
-def _whole(build: Callable[[Any], CommandRequest]) -> Callable[[Any], RunRequest]:
-    @wraps(build)
-    def whole(options: Any) -> RunRequest:
-        return run_request(build(options), options)
-
-    return whole
+    return {name: group.commands[name] for name in KINDS}

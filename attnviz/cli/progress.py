@@ -1,4 +1,4 @@
-"""How far a run has come, on standard error: a bar on a terminal, now and then a line elsewhere."""
+"""Progress of a run on standard error: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 LINE_SECONDS = 5.0
-"""A log gets a line at most this often."""
+"""Least time between two lines of a log."""
 
 
 class Progress(Protocol):
-    """Shows progress between ``with`` and its end; ``line`` prints beside it at any time."""
+    """Shows progress inside a ``with`` block; ``line`` can print beside it at any time."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...
 
     def start(self, total: int) -> None:
-        """The number of pictures is known."""
+        """The number of images is known."""
 
     def update(self, done: int, failed: int) -> None:
-        """So many are through, so many of them failed."""
+        """So many images are done, and so many have failed."""
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """A step of a single image begins; ``done`` of ``total`` steps are complete."""
 
     def line(self, text: str) -> None:
-        """Print a line without tearing the display."""
+        """Print a line without breaking the display."""
 
     def result(self, text: str, stream: TextIO) -> None:
-        """Print a line on standard output, where a terminal may show both."""
+        """Print a line on standard output, which may be the same terminal."""
 
 
 def make_progress(stream: TextIO, *, quiet: bool) -> Progress:
@@ -63,12 +66,12 @@ class LineProgress:
         pass
 
     def start(self, total: int) -> None:
-        """The number of pictures is known; the rate is counted from here."""
+        """The number of images is known; the rate is measured from here."""
         self._total = total
         self._begun = self._last = self._clock()
 
     def update(self, done: int, failed: int) -> None:
-        """Print how far the run is, if the last line is long enough ago."""
+        """Print the progress, if the last line is long enough ago."""
         now = self._clock()
         finished = done + failed
         if not 0 < finished < self._total or now - self._last < self._seconds:
@@ -79,17 +82,24 @@ class LineProgress:
         left = duration((self._total - finished) / rate)
         self.line(f"{finished} of {self._total}{failures}, {pace(rate)}, {left} left")
 
+    def step(self, name: str, done: int, total: int) -> None:
+        """Print the step, if the last line is long enough ago."""
+        now = self._clock()
+        if now - self._last >= self._seconds:
+            self._last = now
+            self.line(f"{name}: step {done + 1} of {total}")
+
     def line(self, text: str) -> None:
         """Print a line."""
         print(text, file=self._stream, flush=True)
 
     def result(self, text: str, stream: TextIO) -> None:
-        """Print a line; flushed, since whoever reads the pipe wants each picture as it is done."""
+        """Print a line; flushed, so that the reader of a pipe gets each image as it is done."""
         print(text, file=stream, flush=True)
 
 
 class BarProgress:
-    """Rich's bar: pictures done, rate, time left, failures so far."""
+    """Rich's bar: images done, rate, time left, failures; or the steps of a single image."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -97,6 +107,7 @@ class BarProgress:
             BarColumn,
             MofNCompleteColumn,
             TextColumn,
+            TimeElapsedColumn,
             TimeRemainingColumn,
         )
         from rich.progress import Progress as RichProgress
@@ -112,7 +123,18 @@ class BarProgress:
             transient=True,
             redirect_stdout=False,
         )
+        # Steps differ in length: the elapsed time says more than a guess at the remaining time.
+        self._step_display = RichProgress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            redirect_stdout=False,
+        )
         self._task: TaskID | None = None
+        self._step_task: TaskID | None = None
         self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -120,9 +142,10 @@ class BarProgress:
 
     def __exit__(self, *_exception: object) -> None:
         self._display.stop()
+        self._step_display.stop()
 
     def start(self, total: int) -> None:
-        """Show the bar; a single picture needs none."""
+        """Show the bar; a single image has none until its first step."""
         if total > 1:
             self._begun = time.monotonic()
             self._task = self._display.add_task("", total=total, rate="", failures="")
@@ -140,6 +163,13 @@ class BarProgress:
             rate=pace(rate) if finished else "",
             failures=f"{failed} failed" if failed else "",
         )
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """Move the bar of a single image."""
+        if self._step_task is None:
+            self._step_task = self._step_display.add_task("", total=total)
+            self._step_display.start()
+        self._step_display.update(self._step_task, completed=done, description=name)
 
     def line(self, text: str) -> None:
         """Print a line above the bar."""

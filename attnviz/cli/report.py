@@ -1,4 +1,4 @@
-"""What a run says: files or records on standard output, everything else on standard error."""
+"""The output of a run: files or records on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnviz.cli.progress import make_progress
-from attnviz.domain.events import Done, Event, Failed, Gathered, Skipped, Started
+from attnviz.domain.events import (
+    Done,
+    Event,
+    Failed,
+    RunFilesWritten,
+    Skipped,
+    Started,
+    Step,
+)
 from attnviz.errors import UsageError
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +30,12 @@ _NAMES_SHOWN = 3
 
 
 class Report:
-    """Reads the events of one run and prints them as they come.
+    """Prints the events of one run as they arrive.
 
-    Standard output gets one written path a line, or with ``as_json`` one record a line (``status``
-    done, skipped or failed), so that it can be piped. Progress, notes, tables and the summary go
-    to standard error; ``quiet`` leaves only failures there, and the summary if there were any.
-    ``may_be_empty``: a run without pictures is no failure; a shard of few inputs is one.
+    Standard output gets one line per written file, or with ``as_json`` one record per line
+    (``status``: done, skipped or failed), so that it can be piped. Progress, notes, tables and the
+    summary go to standard error; ``quiet`` leaves only failures there, and the summary if there
+    were any. ``may_be_empty``: a run without images is not a failure, as for a shard of few inputs.
     """
 
     def __init__(
@@ -52,24 +60,24 @@ class Report:
         self._wrong_uses = 0
 
     def consume(self, events: Iterator[Event]) -> int:
-        """Print every event; the exit code of the run.
+        """Print every event; return the exit code of the run.
 
-        An interrupt or an error that ends the run passes through, after the progress has been
-        cleared and the summary says what was finished.
+        An interrupt or an error that ends the run is raised again, after the progress display has
+        been cleared and the summary printed.
         """
         try:
             with self._progress:
                 for event in events:
                     self._take(event)
         except BrokenPipeError:
-            # Whoever read standard output has left; that is no news to tell.
+            # The reader of standard output has gone, and would not see a summary.
             raise
         except BaseException:
             if self._finished:
                 self._say(f"stopped: {self._summary()}")
             raise
         finally:
-            # The pipeline's own clean-up (workers, hooks) runs now, not at some later collection.
+            # Clean up (workers, hooks) now, not when the generator is collected.
             close = getattr(events, "close", None)
             if close is not None:
                 close()
@@ -79,14 +87,17 @@ class Report:
         match event:
             case Started():
                 self._start(event)
+            case Step():
+                self._progress.step(event.name, event.done, event.total)
+                return
             case Done():
                 self._finish_one(event)
             case Skipped():
                 self._skip(event)
             case Failed():
                 self._fail(event)
-            case Gathered():
-                self._gathered(event)
+            case RunFilesWritten():
+                self._run_files_written(event)
         self._progress.update(self._done + self._skipped, self._failed)
 
     def _start(self, event: Started) -> None:
@@ -94,14 +105,14 @@ class Report:
         for note in event.notes:
             self._say(f"note: {note}")
         if event.skipped:
-            self._say(_passed_over([(path.name, reason) for path, reason in event.skipped]))
-        if fresh:  # a figure set starts again with every model, and counts on
+            self._say(_skipped_files([(path.name, reason) for path, reason in event.skipped]))
+        if fresh:  # a figure set starts again with every model, and counts all its images
             self._progress.start(event.total)
 
     def _finish_one(self, event: Done) -> None:
         self._done += 1
         for note in event.notes:
-            self._say(f"note: {_about(str(event.file.path), note)}")
+            self._say(f"note: {note if event.images else _about(str(event.file.path), note)}")
         if self._total == 1 and event.table and not self._quiet:
             print_table(event.table, self._err)
         if self._as_json:
@@ -116,7 +127,7 @@ class Report:
             self._emit({"status": "skipped", "image": str(event.file.path), "reason": event.reason})
 
     def _fail(self, event: Failed) -> None:
-        # Counted and let go: the traceback of an error holds on to its picture.
+        # The error is not kept: its traceback would keep the image in memory.
         error = event.error
         self._failed += 1
         self._wrong_uses += isinstance(error, UsageError)
@@ -133,10 +144,10 @@ class Report:
                 }
             )
 
-    def _gathered(self, event: Gathered) -> None:
+    def _run_files_written(self, event: RunFilesWritten) -> None:
         for file in event.written:
             if file.kind == "failures":
-                self._say(f"note: the failures are listed in {shown(file.path)}")
+                self._say(f"note: the failures are listed in {printable(file.path)}")
             elif not self._as_json:
                 self._print(str(file.path))
             else:
@@ -144,10 +155,10 @@ class Report:
 
     def _finish(self) -> int:
         if not self._finished and self._may_be_empty:
-            self._say("no picture belongs to this shard")
+            self._say("no image belongs to this shard")
             return 0
         if not self._finished:
-            self._progress.line("error: no pictures were found")
+            self._progress.line("error: no images found")
             return 1
         if self._failed or not self._quiet:
             self._progress.line(self._summary())
@@ -161,7 +172,7 @@ class Report:
         return self._done + self._skipped + self._failed
 
     def _summary(self) -> str:
-        # Inputs that gave nothing are counted although a run without pictures never starts.
+        # Failed inputs are counted even if the run never started because no image was left.
         parts = [f"{self._done} of {max(self._total, self._finished)} done"]
         if self._skipped:
             parts.append(f"{self._skipped} skipped")
@@ -193,12 +204,12 @@ def print_table(rows: Sequence[Mapping[str, Any]], stream: TextIO) -> None:
         table.add_column(Text(name), justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(_cell(row.get(name))) for name in rows[0]))
-    # A log file has no width; only a real terminal may fold the table.
+    # A log file has no width; only a terminal may fold the table.
     Console(file=stream, width=None if stream.isatty() else 200).print(table)
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for numbers that JSON cannot hold."""
+    """The value, with None for numbers that JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -213,15 +224,15 @@ def _cell(value: Any) -> str:
 
 
 def _about(name: str, message: str) -> str:
-    """The message with the full name in it, once."""
-    full = shown(name)
-    if full in message or name == "-":  # a list's own message calls it standard input
+    """The message with the full path in it, once."""
+    full = printable(name)
+    if full in message or name == "-":  # its messages call it standard input
         return message
-    return f"{full}: {message.removeprefix(f'{shown(Path(name).name)}: ')}"
+    return f"{full}: {message.removeprefix(f'{printable(Path(name).name)}: ')}"
 
 
-def _passed_over(skipped: Sequence[tuple[str, str]]) -> str:
-    names = ", ".join(f"{shown(name)} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
+def _skipped_files(skipped: Sequence[tuple[str, str]]) -> str:
+    names = ", ".join(f"{printable(name)} ({reason})" for name, reason in skipped[:_NAMES_SHOWN])
     more = len(skipped) - _NAMES_SHOWN
     names += f" and {more} more" if more > 0 else ""
-    return f"passed over {len(skipped)} file{'s' * (len(skipped) > 1)}: {names}"
+    return f"skipped {len(skipped)} file{'s' * (len(skipped) > 1)}: {names}"

@@ -58,21 +58,21 @@ def load_toml(path: Path) -> TomlFile:
     """Read a file.
 
     Raises:
-        UsageError: It cannot be read, or is no TOML; the message has the line.
+        UsageError: It cannot be read, or is not a TOML; the message has the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is no TOML file ({error})") from error
+        raise UsageError(f"{path}: is not a TOML file ({error})") from error
     try:
         return TomlFile(path, tomllib.loads(text), _key_lines(text))
     except tomllib.TOMLDecodeError as error:
         found = _ERROR_PLACE.search(str(error))
         line = (found and found[1]) or len(text.rstrip().splitlines())
         reason = _ERROR_PLACE.sub("", str(error))
-        raise UsageError(f"{path}:{line}: is no TOML file ({reason})") from error
+        raise UsageError(f"{path}:{line}: is not a TOML file ({reason})") from error
 
 
 def _key_lines(text: str) -> dict[tuple[str, int, str], int]:

@@ -33,6 +33,7 @@ from attnviz.domain.choices import (
     MapKind,
     Norm,
     Part,
+    Percentile,
     Positions,
     Precision,
     Query,
@@ -53,19 +54,28 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
-from attnviz.domain.explorer import QueryKeys
-from attnviz.domain.features import (
-    FeaturesMaps,
-)
+from attnviz.domain.explorer import LayerFactors, QueryKeys
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
     Size,
 )
-from attnviz.domain.maps import (
+from attnviz.domain.image import (
+    FigureImage,
+    ImageFile,
+    PreparedImage,
+    RgbImage,
+    sha256_of,
+)
+from attnviz.domain.kinds import (
+    FeaturesMaps,
     HeadsMaps,
     LayersMaps,
+    Maps,
+    MatrixMaps,
     PatchMaps,
+    QkvMaps,
+    RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
@@ -73,37 +83,10 @@ from attnviz.domain.maps import (
 from attnviz.domain.model import (
     ModelInfo,
 )
-from attnviz.domain.picture import (
-    ImageFile,
-    Picture,
-    PreparedImage,
-    RgbImage,
-    sha256_of,
-)
-from attnviz.domain.relevance import (
-    RelevanceMaps,
-)
 from attnviz.domain.shard import Shard
-from attnviz.domain.tokens import (
-    MatrixMaps,
-    QkvMaps,
-)
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import BoolArray, ByteArray, FloatArray, IntArray
-
-Maps = (
-    HeadsMaps
-    | LayersMaps
-    | RolloutMaps
-    | PatchMaps
-    | ScoreMaps
-    | RelevanceMaps
-    | FeaturesMaps
-    | MatrixMaps
-    | QkvMaps
-)
-"""What a command computes of one picture."""
 
 __all__ = [
     "COLUMN_INCHES",
@@ -130,6 +113,7 @@ __all__ = [
     "Engine",
     "EvolutionMaps",
     "FeaturesMaps",
+    "FigureImage",
     "Fit",
     "FitGeometry",
     "FloatArray",
@@ -139,6 +123,7 @@ __all__ = [
     "ImageFormat",
     "IntArray",
     "Interpolation",
+    "LayerFactors",
     "LayersMaps",
     "MapKind",
     "Maps",
@@ -147,7 +132,7 @@ __all__ = [
     "Norm",
     "Part",
     "PatchMaps",
-    "Picture",
+    "Percentile",
     "Positions",
     "Precision",
     "PreparedImage",

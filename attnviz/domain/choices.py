@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -10,7 +10,7 @@ DEFAULT_MODEL = "dino_vits8"
 DEFAULT_OUT = "attnviz-out"
 DEFAULT_CMAP = "inferno"
 SUMMARY = "summary"
-"""Where figures have their command in the name, the one about all pictures of a run has this."""
+"""Where figures have their command in the name, the one about all images of a run has this."""
 
 DEFAULT_DPI = 200
 DEFAULT_ALPHA = 0.85
@@ -24,14 +24,17 @@ DEFAULT_TOLERANCE = 0.5
 """Root mean square by which two PNG files may differ, over pixels and channels, in 255ths."""
 
 DEFAULT_MAX_PIXELS = 178_956_970
-"""Largest picture that is decoded, in pixels: twice the size at which Pillow begins to warn."""
+"""Largest image that is decoded, in pixels: twice the size at which Pillow begins to warn."""
 
 COLUMN_INCHES = 3.35
+NARROWEST_INCHES = 2.0
+"""Narrower figures cannot hold readable text."""
+
 PAGE_INCHES = 7.0
 
 
 class Fit(StrEnum):
-    """How a picture becomes a model input whose sides are multiples of the patch."""
+    """How an image becomes a model input whose sides are multiples of the patch."""
 
     ASPECT = "aspect"
     SQUASH = "squash"
@@ -86,7 +89,7 @@ class DiscardOrder(StrEnum):
 
 
 class Query(StrEnum):
-    """Whose rows the whole-picture commands show: the class token's, or the mean over patches."""
+    """Whose rows the whole-image commands show: the CLS token's, or the mean over patches."""
 
     CLS = "cls"
     MEAN = "mean"
@@ -104,11 +107,13 @@ class MapKind(StrEnum):
     """The maps that a comparison can show."""
 
     MEAN = "mean"
+    MAX = "max"
     HEAD = "head"
     HEADS = "heads"
     PATCH = "patch"
     ROLLOUT = "rollout"
     SCORE = "score"
+    RELEVANCE = "relevance"
     PCA = "pca"
     FOREGROUND = "foreground"
     NORM = "norm"
@@ -153,13 +158,27 @@ class Engine(StrEnum):
     RAY = "ray"
 
 
+@dataclass(frozen=True)
+class Percentile:
+    """A percentile, 0..100, of all values that share a colour scale; written ``p99``."""
+
+    percent: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.percent <= 100:
+            raise ValueError(f"Percentile.percent is {self.percent}, not in 0..100")
+
+    def __repr__(self) -> str:
+        return f"p{self.percent:g}"
+
+
 def take_choices(values: Any) -> None:
     """Make the members of what a dataclass was given as text: "max" becomes ``Fusion.MAX``.
 
     Members are compared by identity, so a text left as it is would be taken for another choice.
 
     Raises:
-        ValueError: A text that is no member.
+        ValueError: A text that is not a member.
     """
     for item in fields(values):
         if isinstance(item.default, StrEnum):

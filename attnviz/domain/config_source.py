@@ -25,7 +25,7 @@ def field_name(option: str) -> str:
 
 
 @dataclass(frozen=True)
-class Origin:
+class ConfigSource:
     """A file, and the lines on which it gives options (by field name: ``save_data``).
 
     ``line``: of what holds them all, such as the header of a table; None without one.
@@ -35,7 +35,7 @@ class Origin:
     lines: Mapping[str, int] = field(default_factory=dict)
     line: int | None = None
 
-    def explain(self, message: str, hint: str = "") -> UsageError | None:
+    def locate(self, message: str, hint: str = "") -> UsageError | None:
         """The error with file and line in front; None where no option in it is from the file.
 
         Options are known by their spelling in the message: ``--save-data``, or ``images:`` at

@@ -1,7 +1,7 @@
 """What happens during a run, one value at a time, in the order in which it happens.
 
-The pipeline yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` for every picture;
-``gather`` adds one ``Gathered`` where a run leaves files beside its figures.
+The pipeline yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` for every image;
+``collect_outputs`` adds one ``RunFilesWritten`` where a run leaves files beside its figures.
 Whoever reads them (the command line, a script) decides what to print; the pipeline prints nothing.
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Started:
-    """The model is loaded and the pictures are known.
+    """The model is loaded and the images are known.
 
-    ``total``: pictures that an event will follow for, inputs that gave nothing included.
+    ``total``: images that an event will follow for, inputs that gave nothing included.
     ``notes``: what a user should know once, such as the weights that were left over.
-    ``skipped``: paths met on a search that are no pictures, each with the reason.
+    ``skipped``: paths met on a search that are no images, each with the reason.
     """
 
     total: int
@@ -33,11 +33,24 @@ class Started:
 
 
 @dataclass(frozen=True)
+class Step:
+    """Part of the work on a single image begins: ``done`` of ``total`` parts are behind it.
+
+    ``name``: what is done now, e.g. "computing the rollout".
+    """
+
+    name: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Done:
-    """One picture's files stand complete.
+    """One image's files stand complete.
 
     ``record``: the JSON record (model, image, options, versions). ``table``: the numbers of the
     figure, one row a head, layer or query, as JSON-ready values under column names.
+    ``images``: of a figure of several, all of them; a note then names the image that it is about.
     """
 
     file: ImageFile
@@ -45,13 +58,14 @@ class Done:
     record: dict[str, Any] = field(default_factory=dict)
     table: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    images: tuple[ImageFile, ...] = ()
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """One picture was left as it is, for instance because its figures exist already.
+    """One image was left as it is, for instance because its figures exist already.
 
-    ``table``: as of ``Done``, where the run keeps the numbers of all pictures; else empty.
+    ``table``: as of ``Done``, where the run keeps the numbers of all images; else empty.
     """
 
     file: ImageFile
@@ -61,7 +75,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Failed:
-    """One picture, or one input as the user wrote it, gave nothing; the run goes on."""
+    """One image, or one input as the user wrote it, gave nothing; the run goes on."""
 
     name: str
     error: AttnvizError
@@ -75,13 +89,13 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """The pictures are through, and what the run leaves about all of them stands complete."""
+class RunFilesWritten:
+    """The images are through, and what the run leaves about all of them stands complete."""
 
     written: tuple[WrittenFile, ...]
 
 
-SAME_WORK = "made from the same picture, weights and options"
-"""Why a picture whose figures stand already is skipped."""
+UP_TO_DATE = "made from the same image, weights and options"
+"""Why an image whose figures stand already is skipped."""
 
-Event = Started | Done | Skipped | Failed | Gathered
+Event = Started | Step | Done | Skipped | Failed | RunFilesWritten

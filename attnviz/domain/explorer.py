@@ -1,4 +1,4 @@
-"""What an explorer page is made from: the queries and keys behind the attention of a picture."""
+"""What an explorer page is made from: the queries and keys behind the attention of an image."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_dtype, check_shape
+from attnviz.domain.choices import DEFAULT_OUT
+from attnviz.domain.forms import INDICES, PATH
+from attnviz.domain.options import option, switch
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from attnviz.domain.arrays import FloatArray
+    from attnviz.domain.requests import InputRequest, ModelRequest
 
 
 @dataclass(frozen=True, eq=False)
 class QueryKeys:
-    """The queries and keys of the asked layers of one picture, as the model uses them.
+    """The queries and keys of the asked layers of one image, as the model uses them.
 
     query, key (L, H, N, d) float32, after norms and rotary embedding. query is multiplied by the
     model's scale already: attention of layer l, head h is softmax(query[l, h] key[l, h]^T).
@@ -29,3 +38,54 @@ class QueryKeys:
         check_shape("QueryKeys", "key", self.key, tuple(self.query.shape))
         check_dtype("QueryKeys", "query", self.query, "float32")
         check_dtype("QueryKeys", "key", self.key, "float32")
+
+
+@dataclass(frozen=True)
+class ExploreRequest:
+    """One image, the layers of its page (None: all), and where the page goes.
+
+    ``file`` None: ``STEM.explore.html`` in the default folder.
+    """
+
+    model: ModelRequest
+    inputs: InputRequest
+    layers: tuple[int, ...] | None = option(
+        None,
+        INDICES,
+        "Layers to keep in the page, from 0, e.g. -1 or 0,5,11 or 6-11.",
+        show="all",
+    )
+    rollout: bool = switch(
+        "Also the rollout up to each of these layers, which takes every layer's matrix.",
+        on=True,
+        flags=("--rollout/--no-rollout",),
+    )
+    file: Path | None = option(
+        None,
+        PATH,
+        "The page to write; an existing one is replaced.",
+        name="out",
+        flags=("--out", "-o"),
+        metavar="FILE",
+        show=f"{DEFAULT_OUT}/STEM.explore.html",
+        recorded=False,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LayerFactors:
+    """One layer's queries and keys, rotated and rounded: q' = step * query, k' = step * key.
+
+    softmax(q' k'^T) is the layer's attention. query, key (R, H, N) int16, at least -32767,
+    R = min(N, d) columns, those of the largest singular values first.
+    """
+
+    query: NDArray[np.int16]
+    key: NDArray[np.int16]
+    step: float
+
+    def __post_init__(self) -> None:
+        check_shape("LayerFactors", "query", self.query, (None, None, None))
+        check_shape("LayerFactors", "key", self.key, tuple(self.query.shape))
+        check_dtype("LayerFactors", "query", self.query, "int16")
+        check_dtype("LayerFactors", "key", self.key, "int16")

@@ -1,4 +1,4 @@
-"""Sizes, rectangles, and where a model input lies on its picture."""
+"""Sizes, rectangles, and where a model input lies on its image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Size(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A rectangle in pixel edges of the original picture: (0, 0, height, width) is all of it."""
+    """A rectangle in pixel edges of the original image: (0, 0, height, width) is all of it."""
 
     top: float
     left: float
@@ -27,10 +27,10 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class FitGeometry:
-    """Where the model's input lies on the original picture.
+    """Where the model's input lies on the original image.
 
-    ``region`` is the part of the original picture (in its pixel edges) that the model input
-    covers exactly, edge to edge; with padding it reaches beyond the picture. Cell (r, c) of the
+    ``region`` is the part of the original image (in its pixel edges) that the model input
+    covers exactly, edge to edge; with padding it reaches beyond the image. Cell (r, c) of the
     grid covers rows r*patch .. (r+1)*patch of the model input.
     """
 
@@ -52,20 +52,20 @@ class FitGeometry:
 
     @property
     def cell_size(self) -> tuple[float, float]:
-        """Height and width of one cell in pixels of the original picture."""
+        """Height and width of one cell in pixels of the original image."""
         return (
             (self.region.bottom - self.region.top) / self.grid.height,
             (self.region.right - self.region.left) / self.grid.width,
         )
 
     def cell_box(self, row: int, column: int) -> Box:
-        """The cell's rectangle on the original picture, in pixel edges (not clipped to it)."""
+        """The cell's rectangle on the original image, in pixel edges (not clipped to it)."""
         height, width = self.cell_size
         top, left = self.region.top + row * height, self.region.left + column * width
         return Box(top, left, top + height, left + width)
 
     def cell_at(self, y: float, x: float) -> tuple[int, int] | None:
-        """The cell that covers the point (y, x) of the original picture, or None outside."""
+        """The cell that covers the point (y, x) of the original image, or None outside."""
         height, width = self.cell_size
         row, column = (y - self.region.top) // height, (x - self.region.left) // width
         if 0 <= row < self.grid.height and 0 <= column < self.grid.width:

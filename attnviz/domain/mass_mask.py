@@ -1,4 +1,4 @@
-"""Mass masks (Caron et al. 2021, figure 4), as cells and on the picture's pixels."""
+"""Mass masks (Caron et al. 2021, figure 4), as cells and on the image's pixels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mass_mask(values: FloatArray, threshold: float) -> BoolArray:
 
 
 def cell_numbers(geometry: FitGeometry) -> IntArray:
-    """The cell under the centre of every pixel of the original picture, counted row by row.
+    """The cell under the centre of every pixel of the original image, counted row by row.
 
     (height, width) int64; ``OUTSIDE`` where the model saw nothing (``--fit crop``).
     """
@@ -50,7 +50,7 @@ def cell_numbers(geometry: FitGeometry) -> IntArray:
 
 
 def on_pixels(kept: BoolArray, cells: IntArray) -> BoolArray:
-    """Cells (gh, gw) as a mask of the picture's pixels (height, width), crisp.
+    """Cells (gh, gw) as a mask of the image's pixels (height, width), crisp.
 
     cells: from ``cell_numbers``. Pixels that the model did not see are not kept.
     """

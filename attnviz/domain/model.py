@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnviz.domain.choices import Positions
 from attnviz.domain.geometry import Size
@@ -12,9 +12,12 @@ from attnviz.domain.geometry import Size
 class ModelInfo:
     """What is known of a loaded model, read from the model itself.
 
-    ``prefix`` = class token + distillation token + registers. ``weights`` says where the weights
+    ``prefix`` = CLS token + distillation token + registers. ``weights`` says where the weights
     came from (hub name, file name, "random weights"); ``weights_sha256`` is of the file.
-    ``classes``: of the classifier that came with the weights; 0 without one.
+    ``classes``: of the classifier that came with the weights; 0 without one. ``shape``: of which
+    known size a model is that only the shapes of its weights chose ("ViT-B/16"); empty where
+    something names the model. ``statistics_assumed``: nothing says which ``mean`` and ``std`` the
+    model was trained with. ``arithmetic``: what a pass computes in.
     """
 
     name: str
@@ -35,3 +38,26 @@ class ModelInfo:
     weights_sha256: str | None = None
     random_weights: bool = False
     classes: int = 0
+    shape: str = ""
+    statistics_assumed: bool = False
+    arithmetic: str = ""
+
+    @property
+    def prefix_names(self) -> tuple[str, ...]:
+        """In the order of the tokens: ``CLS``, ``dist.`` (distillation), ``R1``, ``R2``, ..."""
+        others = self.prefix - self.registers - int(self.has_cls)
+        registers = (f"R{number}" for number in range(1, self.registers + 1))
+        return ("CLS",) * self.has_cls + ("dist.",) * max(others, 0) + tuple(registers)
+
+    @property
+    def title(self) -> str:
+        """What figures call the model: its name, and its shape where that is all that chose it."""
+        return f"{self.name}, shape of {self.shape}" if self.shape else self.name
+
+    def with_statistics(
+        self, mean: tuple[float, float, float] | None, std: tuple[float, float, float] | None
+    ) -> ModelInfo:
+        """The model as it is for images that a caller's own ``mean`` and ``std`` prepared."""
+        if not self.statistics_assumed or mean is None or std is None:
+            return self
+        return replace(self, statistics_assumed=False)

@@ -1,186 +1,245 @@
-"""A request as its options were written, by their command-line names, ready for JSON."""
+"""The options of requests, spelled once: what a field of a request says about itself.
+
+A field that users can set carries an ``Option``: how it is spelled, what it means, and the ``Form``
+in which its values are written. The command line, configuration files, records inside figures and
+the command that draws a figure again are all made from it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain.requests import (
-    FeaturesRequest,
-    HeadsRequest,
-    LayersRequest,
-    MatrixRequest,
-    PatchRequest,
-    QkvRequest,
-    RelevanceRequest,
-    RolloutRequest,
-    ScoreRequest,
-)
+from attnviz.domain.parse import in_range
 
 if TYPE_CHECKING:
-    from attnviz.domain import DrawStyle
-    from attnviz.domain.requests import (
-        CommandRequest,
-        CompareRequest,
-        InputRequest,
-        ModelRequest,
-        RunRequest,
+    from enum import StrEnum
+
+_OPTION = "option"
+_GROUP = "group"
+
+
+def _as_it_is(_option: str, value: Any) -> Any:
+    return value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class Form:
+    """How values of one kind are written.
+
+    read: from the option's spelling and what ``type`` made of the text, to the value; raises
+    UsageError. write: from the value to JSON: text, a number, or a list where ``repeated``.
+    unset: the text that stands for the default where that is None or 0, as ``auto``.
+    """
+
+    read: Callable[[str, Any], Any] = _as_it_is
+    write: Callable[[Any], Any] = _same
+    type: Any = str
+    metavar: str | None = None
+    repeated: bool = False
+    unset: str | None = None
+
+
+FLAG = Form(type=bool)
+
+
+def choice(members: type[StrEnum]) -> Form:
+    """One member of an enumeration, by its value."""
+    return Form(type=members, write=lambda member: member.value)
+
+
+def choices(members: type[StrEnum]) -> Form:
+    """Members of an enumeration, each once, in the order given."""
+    return Form(
+        read=lambda _option, given: tuple(dict.fromkeys(map(members, given))),
+        write=lambda some: [member.value for member in some],
+        type=members,
+        repeated=True,
     )
 
 
-def command_name(command: CommandRequest) -> str:
-    """The command's name on the command line: ``heads``, ``layers``, ..."""
-    return type(command).__name__.removesuffix("Request").lower()
+def number(
+    metavar: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    type: type = float,  # noqa: A002 - as in Form
+) -> Form:
+    """A number inside bounds."""
+
+    def read(option: str, value: float) -> float:
+        return in_range(option, value, least=least, above=above, most=most, below=below)
+
+    return Form(read=read, type=type, metavar=metavar)
 
 
-def written_options(request: RunRequest) -> dict[str, Any]:
-    """Every option that shapes the numbers or the drawing, by its command-line name.
+@dataclass(frozen=True)
+class Option:
+    """What a field of a request is on the command line, in configuration files and in records.
 
-    JSON-ready; options that keep their default are left out where None or False is that default.
+    name: without dashes; by default the field's own with ``-`` for ``_``. flags: declarations
+    where ``--NAME`` alone is not it (``--out``/``-o``, ``--distance/--no-distance``). default: what
+    help shows in place of the value. recorded: whether it shapes the numbers or the drawing, so
+    that records keep it. check: ``module:function`` of the value, for what takes more than its
+    text. panel: where help lists it, if not with the other fields.
     """
-    options: dict[str, Any] = _command_options(request.command)
-    options |= written_inputs(request.model, request.inputs)
-    options |= _style_options(request.style)
-    return set_options(options)
+
+    form: Form
+    help: str
+    name: str = ""
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    default: str | None = None
+    recorded: bool = True
+    check: str | None = None
+    panel: str | None = None
 
 
-def set_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options without those that keep a default of None, False or no value."""
-    return {name: value for name, value in options.items() if not _left_out(value)}
+def option(  # noqa: PLR0913 - those of Option
+    default: Any,
+    form: Form,
+    help: str,  # noqa: A002 - as in Option
+    *,
+    name: str = "",
+    flags: tuple[str, ...] = (),
+    metavar: str | None = None,
+    show: str | None = None,
+    recorded: bool = True,
+    check: str | None = None,
+    panel: str | None = None,
+) -> Any:
+    """A field of a request with its option; a dict as default is copied for each request."""
+    about = Option(form, help, name, flags, metavar, show, recorded, check, panel)
+    metadata = {_OPTION: about}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
-def compared_options(request: CompareRequest) -> dict[str, Any]:
-    """The same of a comparison: what belongs to a row is a list, one entry a row that has it."""
-    models = [model for model in request.models if model.checkpoint is None]
-    checkpoints = [model for model in request.models if model.checkpoint is not None]
-    shared = written_inputs(request.models[0], request.inputs)
-    last = checkpoints[0] if checkpoints else request.models[0]
-    own = written_inputs(last, request.inputs)
-    options: dict[str, Any] = {
-        "show": [str(shown) for shown in request.shown],
-        "layer": request.layer,
-        **shared,
-        "model": [model.name for model in models if model.name is not None],
-        "checkpoint": [_named_path(model) for model in checkpoints],
-        "checkpoint-key": own["checkpoint-key"],
-        "model-arg": own["model-arg"],
-        "random-weights": any(model.random_weights for model in request.models),
-        **_style_options(request.style),
-    }
-    return set_options(options)
+def switch(
+    help: str,  # noqa: A002 - as in Option
+    *,
+    on: bool = False,
+    flags: tuple[str, ...] = (),
+    recorded: bool = True,
+    panel: str | None = None,
+) -> Any:
+    """A field that is on or off."""
+    return option(on, FLAG, help, flags=flags, recorded=recorded, panel=panel)
 
 
-def _named_path(model: ModelRequest) -> str:
-    return f"{model.name}={model.checkpoint}" if model.name else str(model.checkpoint)
+def group(request: type) -> Any:
+    """A field of a request that is itself a dataclass of options, by default with its defaults."""
+    return field(default_factory=request, metadata={_GROUP: request})
 
 
-def written_inputs(model: ModelRequest, inputs: InputRequest) -> dict[str, Any]:
-    """The options that choose a model and say how pictures get to it; unset ones are None."""
-    return {
-        "model": model.name,
-        "checkpoint": None if model.checkpoint is None else str(model.checkpoint),
-        "checkpoint-key": model.checkpoint_key,
-        "model-arg": [f"{name}={value}" for name, value in model.args.items()],
-        "random-weights": model.random_weights,
-        "precision": model.precision.value,
-        "positions": None if model.positions is None else model.positions.value,
-        "size": None if inputs.size is None else str(inputs.size),
-        "fit": inputs.fit.value,
-        "mean": _joined(inputs.mean),
-        "std": _joined(inputs.std),
-    }
+@dataclass(frozen=True)
+class OptionField:
+    """An option with the field that holds it; ``name`` is spelled as on the command line."""
+
+    field: Field[Any]
+    option: Option
+
+    @property
+    def name(self) -> str:
+        """Without dashes: ``discard-ratio``."""
+        return self.option.name or self.field.name.replace("_", "-")
+
+    @property
+    def default(self) -> Any:
+        """The value where none is given; ``dataclasses.MISSING`` where one must be."""
+        if self.field.default_factory is not MISSING:
+            return self.field.default_factory()
+        return self.field.default
+
+    def read(self, given: Any) -> Any:
+        """The value of what the command line or a file gave; None stays None.
+
+        Raises:
+            UsageError: Not a value of this option; the message begins with its spelling.
+        """
+        if given is None:
+            return None
+        value = self.option.form.read(f"--{self.name}", given)
+        return value if self.option.check is None else resolve(self.option.check)(value)
+
+    def write(self, value: Any) -> Any:
+        """The value as JSON, or None."""
+        return None if value is None else self.option.form.write(value)
 
 
-def _style_options(style: DrawStyle) -> dict[str, Any]:
-    return {
-        "width": style.width,
-        "dpi": style.dpi,
-        "cmap": style.cmap,
-        "scale": style.scale.value,
-        "limits": _joined(style.fixed_limits),
-        "interpolation": style.interpolation.value,
-        "alpha": style.alpha,
-    }
+@lru_cache
+def option_fields(request: type) -> tuple[OptionField, ...]:
+    """The options of a request class, those of its groups in their place."""
+    return tuple(_fields(request))
 
 
-def _left_out(value: Any) -> bool:
-    # By identity: layer 0 and a ratio of 0 are equal to False, and no defaults.
-    return value is None or value is False or value == []
+def _fields(request: type) -> Iterator[OptionField]:
+    for item in fields(request):
+        if _OPTION in item.metadata:
+            yield OptionField(item, item.metadata[_OPTION])
+        elif _GROUP in item.metadata:
+            yield from _fields(item.metadata[_GROUP])
 
 
-def _command_options(  # noqa: C901 - one case a command
-    command: CommandRequest,
-) -> dict[str, Any]:
+def build(request: type, values: dict[str, Any], **own: Any) -> Any:
+    """A request from values by field name, its groups included; ``own``: fields that are set here.
+
+    Fields that ``values`` lacks keep their defaults.
+    """
+    made = dict(own)
+    for item in fields(request):
+        if item.name in own:
+            continue
+        if _GROUP in item.metadata:
+            made[item.name] = build(item.metadata[_GROUP], values)
+        elif item.name in values and _OPTION in item.metadata:
+            made[item.name] = values[item.name]
+    return request(**made)
+
+
+def request_options(*requests: Any) -> dict[str, Any]:
+    """Every option that shapes the numbers or the drawing, by its command-line name, for JSON.
+
+    Options that are None, False or empty are left out; a switch that is on by default stands under
+    its name for off, as ``no-distance``.
+    """
     options: dict[str, Any] = {}
-    if not isinstance(command, FeaturesRequest):
-        options["heads"] = _joined(command.heads)
-    match command:
-        case HeadsRequest():
-            options |= {
-                "layer": command.layer,
-                "threshold": command.threshold,
-                "overlay": command.overlay,
-                "no-distance": not command.distance,
-                "query": command.query.value,
-            }
-        case LayersRequest():
-            options |= {
-                "layers": _joined(command.layers),
-                "each-head": command.each_head,
-                "no-distance": not command.distance,
-                "query": command.query.value,
-            }
-        case RolloutRequest():
-            options |= {
-                "fusion": command.options.fusion.value,
-                "residual": command.options.residual,
-                "discard-ratio": command.options.discard_ratio,
-                "discard": command.options.discard.value,
-                "start-layer": command.options.start_layer,
-                "layers-shown": _joined(command.depths or None),
-                "query": command.query.value,
-            }
-        case PatchRequest():
-            options |= {
-                "layer": command.layer,
-                "at": _cells(command.cells),
-                "xy": _points(command.points),
-                "each-head": command.each_head,
-            }
-        case ScoreRequest():
-            options |= {
-                "layer": command.layer,
-                "keep-ratio": command.keep_ratio,
-                "csv": command.csv,
-            }
-        case RelevanceRequest():
-            options |= {
-                "method": command.method.value,
-                "class": command.class_index,
-                "like": None if command.like is None else str(command.like),
-            }
-        case FeaturesRequest():
-            options |= {
-                "layer": command.layer,
-                "at": _cells(command.cells),
-                "xy": _points(command.points),
-                "foreground": command.foreground,
-                "flip-foreground": command.flip_foreground,
-                "outlier-threshold": command.outlier_threshold,
-            }
-        case MatrixRequest():
-            options |= {"layer": command.layer, "norm": command.norm.value}
-        case QkvRequest():
-            options |= {"layer": command.layer, "part": [part.value for part in command.parts]}
-    return options
+    for request in requests:
+        for item in fields(request):
+            value = getattr(request, item.name)
+            if _GROUP in item.metadata:
+                options |= request_options(value)
+            elif _OPTION in item.metadata and item.metadata[_OPTION].recorded:
+                known = OptionField(item, item.metadata[_OPTION])
+                if known.option.form is FLAG and known.default:
+                    options[f"no-{known.name}"] = not value
+                else:
+                    options[known.name] = known.write(value)
+    return given_options(options)
 
 
-def _cells(cells: tuple[tuple[int, int], ...]) -> list[str]:
-    return [f"{row},{column}" for row, column in cells]
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options without those that are None, False or an empty list."""
+    # By identity: layer 0 and a ratio of 0 are equal to False, and are not defaults.
+    return {
+        name: value
+        for name, value in options.items()
+        if not (value is None or value is False or value == [])
+    }
 
 
-def _points(points: tuple[tuple[float, float], ...]) -> list[str]:
-    return [f"{x!r},{y!r}" for x, y in points]
-
-
-def _joined(values: tuple[float, ...] | None) -> str | None:
-    return None if values is None else ",".join(repr(value) for value in values)
+@lru_cache
+def resolve(reference: str) -> Any:
+    """What ``module:name`` names; the module is imported when it is first asked for."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)

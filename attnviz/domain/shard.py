@@ -1,4 +1,4 @@
-"""One part of a set of pictures, for machines that work on it without talking to each other."""
+"""One part of a set of images, for machines that work on it without talking to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From maps to files, for one picture: what a drawing process runs. Never imports torch."""
+"""A pool of processes that draw figures. They never import torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker, util
 from types import ModuleType
 from typing import TYPE_CHECKING, Self
 
+from attnviz.domain.process import available_cores, process_is_ours
 from attnviz.errors import OutputError
 from attnviz.output.atomic import sweep
 from attnviz.stages.draw import RenderJob, render
@@ -26,23 +28,28 @@ if TYPE_CHECKING:
     from attnviz.domain import WrittenFile
 
 
-PATIENCE_SECONDS = 1.0
+PATIENCE_SECONDS = 0.8
 """How long an interrupted run waits for figures that are being drawn."""
+
+WORKERS_MOST = 8
+"""Drawing processes by default; so many keep up with any model."""
+
+_PRELOAD = "attnviz.engines.preload"
 
 
 @dataclass(frozen=True, eq=False)
 class Pending:
-    """A job that was handed in, and what will become of it."""
+    """A submitted job and its future result."""
 
     job: RenderJob
     future: Future[tuple[WrittenFile, ...]]
 
 
 class Renderer:
-    """Runs jobs in ``workers`` processes, or in this one when there are none.
+    """Runs jobs in ``workers`` processes, or in this process if ``workers`` is 0.
 
-    A process that dies costs the picture it was drawing: the others that were waiting for it are
-    drawn again, each alone, so that one bad picture cannot take them along.
+    A process that dies fails only the image that it was drawing: the jobs that were queued behind
+    it are drawn again, each in a process of its own, so that one bad image cannot fail the others.
     """
 
     def __init__(self, workers: int) -> None:
@@ -69,7 +76,7 @@ class Renderer:
         self._folders.add(job.plan.folder)
         if self._pool is not None:
             try:
-                return Pending(job, _submitted(self._pool, job))
+                return Pending(job, _submit(self._pool, job))
             except BrokenExecutor as error:
                 failed: Future[tuple[WrittenFile, ...]] = Future()
                 failed.set_exception(error)
@@ -82,7 +89,7 @@ class Renderer:
         return Pending(job, future)
 
     def result(self, pending: Pending) -> tuple[WrittenFile, ...]:
-        """Wait for a job's files.
+        """Wait for the files of a job.
 
         Raises:
             OutputError: A file cannot be written, or the process that drew it died.
@@ -91,25 +98,25 @@ class Renderer:
             return pending.future.result()
         except BrokenExecutor:
             self._replace_pool()
-            alone = _start_pool(1)
+            pool = _start_pool(1)
             try:
-                return _submitted(alone, pending.job).result()
+                return _submit(pool, pending.job).result()
             except BrokenExecutor as error:
                 raise OutputError(
-                    "the process that drew it died, perhaps for want of memory",
+                    "the drawing process died, it may have run out of memory",
                     "try a smaller --dpi or fewer --workers",
                 ) from error
             finally:
-                alone.shutdown()
+                pool.shutdown()
 
     def _replace_pool(self) -> None:
-        """A fresh pool in place of one that a dying process broke."""
+        """Start a new pool if a process that died has broken this one."""
         if self._pool is not None and getattr(self._pool, "_broken", False):
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = _start_pool(self._workers)
 
     def cancel(self) -> None:
-        """Drop what has not begun, finish what is being drawn, and end what takes long over it."""
+        """Drop queued jobs, let running ones finish, and terminate those that take too long."""
         if self._pool is None:
             return
         processes = list(getattr(self._pool, "_processes", {}).values())
@@ -121,6 +128,7 @@ class Renderer:
         late = [process for process in processes if process.is_alive()]
         for process in late:
             process.terminate()
+        for process in late:
             process.join()
         if late:
             for folder in self._folders:
@@ -128,18 +136,41 @@ class Renderer:
 
 
 def make_ready() -> None:
-    """Have what drawing needs loaded in the background, while a model is imported and loaded.
+    """Load what drawing needs in the background, while a model is imported and loaded.
 
-    From then on ``is_ready``, and a drawing process starts in no time.
+    From then on ``is_ready`` is true, and a drawing process starts at once.
     """
     if _context().get_start_method() == "forkserver":
-        forkserver.ensure_running()
+        _start_fork_server()
         _READY.set()
 
 
 def is_ready() -> bool:
-    """Whether a drawing process starts sooner than this process would have drawn by itself."""
+    """Whether a drawing process starts sooner than this process could import matplotlib."""
     return _READY.is_set()
+
+
+def end_processes() -> None:
+    """Kill the drawing processes and the server that starts them; the process is about to end.
+
+    The server would end by itself, but only after it has loaded everything, and slowly. The
+    semaphores of a pool are freed as at any end: something else would do it, with a warning.
+    """
+    server = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+    if server is not None:
+        with suppress(OSError):
+            os.kill(server, signal.SIGKILL)
+    for process in multiprocessing.active_children():
+        process.kill()
+    util._run_finalizers(0)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def default_workers(images: int) -> int:
+    """How many processes draw the figures of so many images by default."""
+    if images == 1:
+        # Drawn here, unless a process can begin before this one has imported matplotlib.
+        return int(is_ready())
+    return max(1, min(WORKERS_MOST, available_cores() - 1))
 
 
 _READY = threading.Event()
@@ -150,19 +181,39 @@ def _context() -> multiprocessing.context.BaseContext:
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(["attnviz.stages.draw", "attnviz.figures.parts.page"])
+        context.set_forkserver_preload([_PRELOAD])
     return context
 
 
+def _start_fork_server() -> None:
+    """Start the server deaf to the Ctrl-C of a terminal, if this process is attnviz's alone.
+
+    It would end with a traceback while it imports. What it starts inherits that; a program that
+    uses attnviz may start processes of its own through the same server.
+    """
+    if not process_is_ours():
+        forkserver.ensure_running()
+        return
+    resource_tracker.ensure_running()  # sets and clears the same mask when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start_pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=_context(), initializer=_begin_worker)
+    context = _context()
+    if context.get_start_method() == "forkserver":
+        _start_fork_server()
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
 
 
-def _submitted(pool: ProcessPoolExecutor, job: RenderJob) -> Future[tuple[WrittenFile, ...]]:
-    """Hand a job to a pool, whose processes start here and do not run the user's script again.
+def _submit(pool: ProcessPoolExecutor, job: RenderJob) -> Future[tuple[WrittenFile, ...]]:
+    """Submit a job to a pool, whose processes start here and do not run the user's script again.
 
-    They would run it to have what it defines, of which drawing needs nothing; and a script that
-    does not guard against that would start processes of its own there.
+    By default they run it for its definitions, which drawing does not need; and a script without
+    ``if __name__ == "__main__":`` would start processes of its own there.
     """
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -173,16 +224,16 @@ def _submitted(pool: ProcessPoolExecutor, job: RenderJob) -> Future[tuple[Writte
 
 
 def _begin_worker() -> None:
-    """Ctrl-C reaches every process of the terminal; the run's own process decides what happens.
+    """Ignore Ctrl-C, which reaches every process of the terminal: the run's own process decides.
 
-    When that is killed, nobody else would end this one.
+    If that process is killed, nobody else would end this one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_run, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with_the_run() -> None:
-    run = multiprocessing.parent_process()
-    if run is not None:
-        multiprocessing.connection.wait([run.sentinel])
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)

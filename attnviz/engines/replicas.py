@@ -1,8 +1,8 @@
-"""The model stage on a CPU for many pictures: one picture a core instead of one over all cores.
+"""The model stage on a CPU for many images: one image per core instead of one over all cores.
 
-A pass that is split over cores waits for the slowest at every step, and beside a process that draws
-one always is slow. So each core has a model of its own; they share the weights. The numbers are
-those of one picture over all cores up to rounding: some products then add up in another order.
+A pass that is split over cores waits for the slowest core at every step, and beside a drawing
+process one core is always slow. So each core has a model of its own; they share the weights. The
+numbers equal those of one image over all cores up to rounding: sums are formed in another order.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from typing import Any
 from attnviz.attention.memory import fits_beside, multiplications
 from attnviz.domain import Size
 from attnviz.domain.events import Failed, Skipped
-from attnviz.models.backbone import compute_with, cores
+from attnviz.models.backbone import compute_with, cores, threads
 from attnviz.stages.model import ModelStage
-from attnviz.stages.read import Ready, Seen
+from attnviz.stages.read import ComputedImage, PreparedJob
 
 MODELS_MOST = 8
 
 BLOCK_MULTIPLICATIONS_MOST = 30e9
-"""Of one block of a picture: more take a core over a second, and an interrupt waits for them."""
+"""In one block, per image: more keep a core busy for over a second, and an interrupt waiting."""
 
 
 class _Stopped(Exception):  # noqa: N818 - a signal, not an error
-    """Ends a pass that nobody waits for any more."""
+    """Ends a pass whose result nobody needs any more."""
 
 
-def side_by_side(stage: ModelStage, pictures: int) -> ModelStage | SideBySide:
-    """What takes so many pictures fastest: the stage itself, or models side by side."""
+def replicated(stage: ModelStage, images: int) -> ModelStage | Replicas:
+    """The faster way to process so many images: the stage itself, or replicas of its model."""
     if stage.model.device.type != "cpu" or (stage.request.batch_size or 1) > 1:
         return stage
-    count = min(pictures, cores(), MODELS_MOST)
-    return SideBySide(stage, count) if count > 1 else stage
+    count = min(images, cores(), MODELS_MOST)
+    return Replicas(stage, count) if count > 1 else stage
 
 
-class SideBySide:
-    """``count`` models of one stage's weights, each with its share of the cores."""
+class Replicas:
+    """``count`` models that share the weights of one stage, each with its share of the cores."""
 
     def __init__(self, stage: ModelStage, count: int) -> None:
         self._whole = stage
@@ -55,25 +55,25 @@ class SideBySide:
             self._idle.put(replica)
 
     def outcomes(
-        self, pictures: Iterable[Ready | Skipped | Failed]
-    ) -> Generator[Seen | Skipped | Failed, None, None]:
-        """As ``ModelStage.outcomes``, in the order of the pictures."""
+        self, jobs: Iterable[PreparedJob | Skipped | Failed]
+    ) -> Generator[ComputedImage | Skipped | Failed, None, None]:
+        """As ``ModelStage.outcomes``, in the order of the images."""
         self._stopped.clear()
-        all_cores = cores()
-        each = max(1, all_cores // self._count)
+        before = threads()
+        each = max(1, cores() // self._count)
         pool = ThreadPoolExecutor(self._count, "model", initializer=compute_with, initargs=(each,))
-        pending: deque[Future[list[Seen | Skipped | Failed]]] = deque()
+        pending: deque[Future[list[ComputedImage | Skipped | Failed]]] = deque()
         try:
-            with _cores_back(all_cores):
-                for ready in pictures:
-                    if isinstance(ready, Ready) and not self._has_room(ready):
+            with _threads_restored(before):
+                for job in jobs:
+                    if isinstance(job, PreparedJob) and not self._has_room(job):
                         while pending:
                             yield from pending.popleft().result()
-                        with _cores_back(each):
-                            compute_with(all_cores)
-                            yield from self._whole.outcomes([ready])
+                        with _threads_restored(each):
+                            compute_with(before)
+                            yield from self._whole.outcomes([job])
                         continue
-                    pending.append(pool.submit(self._take, ready))
+                    pending.append(pool.submit(self._take, job))
                     if len(pending) > self._count:
                         yield from pending.popleft().result()
                 while pending:
@@ -82,18 +82,18 @@ class SideBySide:
             self._stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, ready: Ready | Skipped | Failed) -> list[Seen | Skipped | Failed]:
-        if not isinstance(ready, Ready):
-            return [ready]
+    def _take(self, job: PreparedJob | Skipped | Failed) -> list[ComputedImage | Skipped | Failed]:
+        if not isinstance(job, PreparedJob):
+            return [job]
         stage = self._idle.get()
         try:
-            return list(stage.outcomes([ready]))
+            return list(stage.outcomes([job]))
         finally:
             self._idle.put(stage)
 
-    def _has_room(self, ready: Ready) -> bool:
-        """Whether a picture may go beside others: in memory, and without holding up an end."""
-        size: Size = ready.prepared.geometry.model_input
+    def _has_room(self, job: PreparedJob) -> bool:
+        """Whether an image may be computed beside others: it fits, and holds up no interrupt."""
+        size: Size = job.prepared.geometry.model_input
         info = self._whole.model.info
         if multiplications(info, size) / info.depth > BLOCK_MULTIPLICATIONS_MOST:
             return False
@@ -105,8 +105,8 @@ class SideBySide:
 
 
 @contextmanager
-def _cores_back(count: int) -> Iterator[None]:
-    """Leave this many cores to a model afterwards: the matrix library has one setting for all."""
+def _threads_restored(count: int) -> Iterator[None]:
+    """Compute with this many threads afterwards: the matrix library has one setting for all."""
     try:
         yield
     finally:

@@ -1,1 +1,1 @@
-"""One HTML page that holds a picture's queries and keys, and computes attention from them."""
+"""One HTML page that holds the queries and keys of an image, and computes attention from them."""

@@ -1,7 +1,7 @@
-"""The page: a template, a style sheet, scripts, and one block of data a layer, in one file.
+"""The page: a template, a style sheet, scripts, and one block of data per layer, in one file.
 
-Nothing in it is loaded from elsewhere, and its content security policy forbids that. Whatever comes
-from outside (names above all) is text: escaped here, set as text content by the scripts.
+It loads nothing from elsewhere, and its content security policy forbids that. Whatever comes from
+outside (file names above all) is text: escaped here, set as text content by the scripts.
 """
 
 from __future__ import annotations
@@ -18,33 +18,48 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
-from attnviz.explorer.factors import compressed, factors, packed
+from attnviz.domain import DEFAULT_ALPHA
+from attnviz.domain.overlay import overlay_weight
+from attnviz.explorer.packing import compress, pack
 from attnviz.explorer.picture import data_address, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from attnviz.domain import ByteArray, ModelInfo, Provenance, QueryKeys, RolloutMaps
+    from attnviz.domain import ByteArray, LayerFactors, ModelInfo, Provenance, RolloutMaps
 
 CMAPS = ("inferno", "viridis", "magma", "cividis", "gray", "hot")
 """Colour maps that a page offers: perceptually uniform ones, grey, and the older figures' hot."""
 
-SCRIPTS = ("data.js", "attention.js", "state.js", "panels.js", "controls.js", "save.js", "main.js")
-"""In the order in which they stand in the page: ``main.js``, the last, begins to run them."""
+SCRIPTS = (
+    "data.js",
+    "attention.js",
+    "state.js",
+    "panels.js",
+    "view.js",
+    "statistics.js",
+    "controls.js",
+    "input.js",
+    "save.js",
+    "main.js",
+)
+"""In the order of the page: ``main.js``, the last, starts the page."""
 
 VERSION = 1
-"""Of the layout of a page's data."""
+"""Version of the format of a page's data."""
 
 
 @dataclass(frozen=True, eq=False)
 class PageContent:
-    """What a page shows. ``rollout``: at the depths of the page's layers; None without.
+    """What a page shows.
 
-    pixels: (height, width, 3) uint8 of the original picture. name: the picture's, as text.
+    layers: each layer's queries and keys, by its index in the model; at least one.
+    rollout: up to each of these layers; None for a page without.
+    pixels: (height, width, 3) uint8, RGB, of the original image. name: of the image, as text.
     record: how the page was made, as one line of JSON.
     """
 
-    maps: QueryKeys
+    layers: Mapping[int, LayerFactors]
     rollout: RolloutMaps | None
     pixels: ByteArray
     name: str
@@ -70,7 +85,7 @@ def page(content: PageContent) -> bytes:
 
 
 def policy(style: str, script: str) -> str:
-    """The content security policy: this style sheet, this script, pictures in the page; no more."""
+    """The content security policy: this style sheet, this script, images in the page; no more."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -84,43 +99,39 @@ def policy(style: str, script: str) -> str:
 
 
 def token_names(info: ModelInfo) -> list[str]:
-    """What the prefix tokens are called, in their order."""
+    """The names of the prefix tokens, in order."""
     names = ["CLS"] if info.has_cls else []
     names += ["DIST"] * (info.prefix - info.registers - len(names))
     return names + [f"R{number}" for number in range(1, info.registers + 1)]
 
 
 def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the scripts read at once, and the compressed blocks that they read when needed."""
-    maps, info = content.maps, content.provenance.model
-    blocks: dict[str, str] = {}
-    steps, ranks = [], []
-    for place, layer in enumerate(maps.layers):
-        rounded = factors(maps.query[place], maps.key[place])
-        blocks[f"layer-{layer}"] = _base64(packed(rounded))
-        steps.append(rounded.step)
-        ranks.append(rounded.query.shape[0])
+    """What the scripts read at the start, and the compressed blocks that they read when needed."""
+    info = content.provenance.model
+    layers = content.layers.values()
+    blocks = {f"layer-{i}": _base64(pack(layer)) for i, layer in content.layers.items()}
     if content.rollout is not None:
         prefix = content.rollout.at_depth_prefix
         patches = content.rollout.at_depth.reshape(prefix.shape[0], -1)
         rows = np.ascontiguousarray(np.concatenate([prefix, patches], axis=1), "<f4")  # K, N
-        blocks["rollout"] = _base64(compressed(rows.tobytes()))
+        blocks["rollout"] = _base64(compress(rows.tobytes()))
     image = seen(content.pixels, content.provenance.geometry)
     facts = {
         "version": VERSION,
         "name": _readable(content.name),
-        "model": info.name,
+        "model": ", ".join([info.title, *(["mean and std assumed"] * info.statistics_assumed)]),
         "random": info.random_weights,
         "grid": list(content.provenance.geometry.grid),
         "prefix": token_names(info),
-        "heads": int(maps.query.shape[1]),
-        "layers": list(maps.layers),
+        "heads": next(iter(layers)).query.shape[1],
+        "layers": list(content.layers),
         "depth": info.depth,
-        "ranks": ranks,
-        "steps": steps,
+        "ranks": [layer.query.shape[0] for layer in layers],
+        "steps": [layer.step for layer in layers],
         "rollout": _rollout_facts(content.rollout),
         "picture": {"width": image.width, "height": image.height, "address": data_address(image)},
         "cmaps": {name: _base64(_table(name)) for name in CMAPS},
+        "overlay": {"alpha": DEFAULT_ALPHA, "weights": _overlay_weights()},
     }
     return facts, blocks
 
@@ -139,9 +150,15 @@ def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:
 
 
 def _table(name: str) -> bytes:
-    """A colour map as 256 times red, green, blue."""
+    """A colour map as 256 triples of red, green, blue, one byte each."""
     colours = np.asarray(mpl.colormaps[name](np.arange(256) / 255, bytes=True))
     return np.ascontiguousarray(colours[:, :3]).tobytes()
+
+
+def _overlay_weights() -> list[float]:
+    """The weight of each of the 256 colours over the image, at full opacity."""
+    levels = np.linspace(0, 1, 256, dtype=np.float32)
+    return [round(weight, 5) for weight in overlay_weight(levels, 1.0).tolist()]
 
 
 def _source(name: str) -> str:
@@ -164,7 +181,7 @@ def _base64(data: bytes) -> str:
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a script element: no ``<``, so no end tag and no comment."""
+    """JSON that is safe inside a script element: no ``<``, so no end tag and no comment."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
@@ -173,7 +190,7 @@ def _block(name: str, text: str, kind: str) -> str:
 
 
 def _readable(name: str) -> str:
-    """The name without what no font shows: control characters, and bytes that are no text."""
+    """The name without what no font shows: control characters, and bytes that are not text."""
     return "".join(_characters(name))
 
 

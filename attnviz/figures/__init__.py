@@ -1,4 +1,4 @@
-"""From maps to matplotlib figures and overlay pictures.
+"""From maps to matplotlib figures and overlay images.
 
 ``draw`` is the one door. matplotlib is imported when something is drawn, torch never.
 """
@@ -7,17 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import (
-    FeaturesMaps,
-    HeadsMaps,
-    LayersMaps,
-    MatrixMaps,
-    PatchMaps,
-    QkvMaps,
-    RelevanceMaps,
-    RolloutMaps,
-    ScoreMaps,
-)
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.options import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,84 +19,49 @@ if TYPE_CHECKING:
         ByteArray,
         ComparedRow,
         DrawStyle,
+        FigureImage,
         FloatArray,
+        HeadsMaps,
         Maps,
         ModelInfo,
-        Picture,
     )
 
-__all__ = ["draw", "draw_comparison", "draw_spreads", "overlay_images"]
+__all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
 
 
-def draw(  # noqa: PLR0911 - one a kind of maps
-    maps: Maps, picture: Picture, model: ModelInfo, style: DrawStyle, **options: Any
+def draw(
+    maps: Maps, image: FigureImage, model: ModelInfo, style: DrawStyle, **options: Any
 ) -> tuple[Figure, ...]:
     """The figure of these maps, as pages; usually one.
 
-    options: those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch),
-    ``norm`` (matrix). Another one raises TypeError.
+    options: those of the kind of figure, its ``drawn_with``. Another one raises TypeError.
     """
-    match maps:
-        case HeadsMaps():
-            from attnviz.figures.heads import draw_heads
-
-            return draw_heads(maps, picture, model, style, **options)
-        case LayersMaps():
-            from attnviz.figures.layers import draw_layers
-
-            return draw_layers(maps, picture, model, style, **options)
-        case RolloutMaps():
-            from attnviz.figures.rollout import draw_rollout
-
-            return draw_rollout(maps, picture, model, style, **options)
-        case PatchMaps():
-            from attnviz.figures.patch import draw_patch
-
-            return draw_patch(maps, picture, model, style, **options)
-        case ScoreMaps():
-            from attnviz.figures.score import draw_score
-
-            return draw_score(maps, picture, model, style, **options)
-        case RelevanceMaps():
-            from attnviz.figures.relevance import draw_relevance
-
-            return draw_relevance(maps, picture, model, style, **options)
-        case FeaturesMaps():
-            from attnviz.figures.features import draw_features
-
-            return draw_features(maps, picture, model, style, **options)
-        case MatrixMaps():
-            from attnviz.figures.matrix import draw_attention_matrix
-
-            return draw_attention_matrix(maps, picture, model, style, **options)
-        case QkvMaps():
-            from attnviz.figures.qkv import draw_qkv
-
-            return draw_qkv(maps, picture, model, style, **options)
+    figures: tuple[Figure, ...] = resolve(kind_of(maps).draw)(maps, image, model, style, **options)
+    return figures
 
 
 def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figure, ...]:
-    """Pictures and models down, maps across, as pages; usually one."""
+    """A row per image and model, a column per map, as pages; usually one."""
     from attnviz.figures.compare import draw_comparison as comparison
 
     return comparison(rows, style)
 
 
-def overlay_images(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> tuple[ByteArray, ...]:
-    """The picture with each head's map over it, at the picture's own size, no axes, no text."""
+def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tuple[ByteArray, ...]:
+    """The image with each head's map over it, at its own size, without axes or text."""
     from attnviz.figures.parts.overlay import overlay_images as images
 
-    return images(maps, picture, style)
+    return images(maps, image, style)
 
 
-def draw_spreads(
+def draw_distributions(
     spreads: Mapping[str, Mapping[tuple[int, int], FloatArray]],
-    pictures: int,
+    images: int,
     limit: float | None,
     model: ModelInfo,
     style: DrawStyle,
 ) -> tuple[Figure, ...]:
-    """How numbers of many pictures are distributed, by quantity, and by layer and head."""
-    from attnviz.figures.summary import draw_spreads as drawing
+    """How numbers of many images are distributed, by quantity, and by layer and head."""
+    from attnviz.figures.summary import draw_distributions as drawing
 
-    return drawing(spreads, pictures, limit, model, style)
+    return drawing(spreads, images, limit, model, style)

@@ -1,19 +1,19 @@
-"""The figure of the ``compare`` command: pictures and models down, maps across."""
+"""The figure of the ``compare`` command: a row per image and model, a column per map."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
-from attnviz.figures.features import components_panel, likeness_limits
-from attnviz.figures.parts import style as ink
-from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
+from attnviz.figures.features import similarity_limits
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.caption import RANDOM, layer_text, sheet_of
+from attnviz.figures.parts.components import PERCENTILES_TEXT, components_panel
 from attnviz.figures.parts.grid import Column, Row, draw_grid
-from attnviz.figures.parts.panels import map_panel, panel_aspect, picture_panel
-from attnviz.figures.parts.scale import Limits, common_limits, scale_words
+from attnviz.figures.parts.panels import empty_panel, image_panel, map_panel, panel_aspect
+from attnviz.figures.parts.scale import Limits, common_limits, scale_text
 from attnviz.figures.patch import cell_mark
-from attnviz.figures.qkv import vectors_panel
-from attnviz.figures.rollout import rollout_words
+from attnviz.figures.rollout import rollout_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 _TITLES = {
     MapKind.MEAN: ("Mean of heads", "Mean"),
+    MapKind.MAX: ("Maximum of heads", "Max"),
     MapKind.HEAD: ("Head {}", "H {}"),
     MapKind.HEADS: ("Head {}", "H {}"),
     MapKind.PATCH: ("Patch {}", "P {}"),
     MapKind.ROLLOUT: ("Rollout",),
     MapKind.SCORE: ("Token score", "Score"),
+    MapKind.RELEVANCE: ("Relevance",),
     MapKind.PCA: ("PCA of tokens", "PCA"),
     MapKind.FOREGROUND: ("PCA of foreground", "Foreground"),
     MapKind.NORM: ("Norm of tokens", "Norm"),
@@ -51,139 +53,192 @@ _FAR_FROM_ZERO = (
     MapKind.KEY_NORM,
     MapKind.VALUE_NORM,
 )
-"""Kinds whose values lie close together: on a scale from 0 all maps would look alike."""
+"""Kinds whose values are close to each other: on a scale from 0 all maps would look alike."""
 _VECTORS = (MapKind.QUERY_PCA, MapKind.KEY_PCA, MapKind.VALUE_PCA)
 
 
 def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figure, ...]:
-    """A row for every picture and model: the picture, and the maps under the names of their kinds.
+    """A row per image and model: the image, and its maps under the names of their kinds.
 
-    With the shared scale, maps of one kind have one scale in all rows and columns: all heads, all
-    patches, all cosines. The patch that a map is of is marked on it and on the picture.
+    On the shared scale, all maps of one kind have the same limits: all heads, all patches, all
+    cosines. The patch that a map belongs to is marked on the map and on the image. A map that an
+    image does not have is a panel that says why.
     """
-    names = list(rows[0].maps)
-    alone = len({row.picture.name for row in rows}) == 1 and not _says_pictures(rows)
-    columns = [Column((ink.printable(rows[0].picture.name) if alone else "Picture",))]
-    panels: list[list[Panel | None]] = [[picture_panel(row.picture, _marks(row))] for row in rows]
-    groups: dict[str, list[ComparedMap]] = {}
-    for shown in (shown for row in rows for shown in row.maps.values()):
-        groups.setdefault(_group(shown.kind), []).append(shown)
-    scales = {group: _limits(found, style) for group, found in groups.items()}
-    for name in names:
-        found = [row.maps[name] for row in rows]
-        group = _group(found[0].kind)
-        limits = scales[group]
-        most = 1 if found[0].is_colours else max(len(shown.values) for shown in found)
-        for index in range(most):
-            columns.append(Column(_titles(name, found, index), limits, group))
-            for row, shown, line in zip(rows, found, panels, strict=True):
-                line.append(_panel(row, shown, index, limits, style))
-    sheet = sheet_of(style, _words(rows, style), _warning(rows))
-    lines = [
-        Row(row.title, panel_aspect(row.picture), tuple(line))
+    sheet = sheet_of(style, _caption(rows, style), _warning(rows))
+    columns, panels = _columns(rows, style)
+    grid_rows = [
+        Row(row.title, panel_aspect(row.image), tuple(line))
         for row, line in zip(rows, panels, strict=True)
     ]
-    draw_grid(sheet, columns, lines)
+    draw_grid(sheet, columns, grid_rows)
     return sheet.figures()
 
 
-def _says_pictures(rows: Sequence[ComparedRow]) -> bool:
-    """Whether the titles of the rows name the pictures."""
-    return all(row.picture.name in row.title for row in rows)
+def _columns(
+    rows: Sequence[ComparedRow], style: DrawStyle
+) -> tuple[list[Column], list[list[Panel | None]]]:
+    """The columns, and the panels of every row: the image, then one per map and head."""
+    one_image = len({row.image.name for row in rows}) == 1 and not _titles_name_images(rows)
+    columns = [Column((theme.printable(rows[0].image.name) if one_image else "Picture",))]
+    panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
+    scales = _scales(rows, style)
+    for name in rows[0].maps:
+        maps = [row.maps[name] for row in rows]
+        group = _group(maps[0].kind, name)
+        limits = scales.get(group)
+        count = 1 if maps[0].is_colours else max(1, *(len(compared.values) for compared in maps))
+        for index in range(count):
+            columns.append(Column(_titles(name, maps, index), limits, group))
+            for row, compared, line in zip(rows, maps, panels, strict=True):
+                line.append(_panel(row, compared, index, limits, style))
+    return columns, panels
 
 
-def _group(kind: MapKind) -> str:
-    """What shares a scale: a kind of map, and single heads with all of them."""
-    return str(MapKind.HEADS if kind is MapKind.HEAD else kind)
+def _scales(rows: Sequence[ComparedRow], style: DrawStyle) -> dict[str, Limits | None]:
+    """The limits of every group of maps."""
+    groups: dict[str, list[ComparedMap]] = {}
+    for row in rows:
+        for name, compared in row.maps.items():
+            if compared.reason is None:
+                groups.setdefault(_group(compared.kind, name), []).append(compared)
+    return {group: _limits(maps, style) for group, maps in groups.items()}
 
 
-def _titles(name: str, found: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
-    """With the head, or the patch: by its cell where that is one in all rows, or as asked."""
-    kind = found[0].kind
-    what = str(index) if kind is MapKind.HEADS else name.removeprefix(str(kind))[1:]
-    cells = {shown.cell for shown in found}
+def _titles_name_images(rows: Sequence[ComparedRow]) -> bool:
+    """Whether the titles of the rows name the images."""
+    return all(row.image.name in row.title for row in rows)
+
+
+def _group(kind: MapKind, name: str) -> str:
+    """Maps of one group share a scale: a kind of map, in all layers, and all its heads.
+
+    Vectors of a single head are shorter than those of all heads joined: another scale.
+    """
+    if kind is MapKind.HEAD:
+        return str(MapKind.HEADS)
+    return f"{kind}:" if ":" in name else str(kind)
+
+
+def _titles(name: str, maps: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
+    """Titles with the head or patch; a patch by its cell if all rows agree, else as requested."""
+    kind = maps[0].kind
+    text, _, layer = name.partition(" layer ")
+    what = str(index) if kind is MapKind.HEADS else text.removeprefix(str(kind))[1:]
+    cells = {compared.cell for compared in maps if compared.reason is None} or {None}
     if None not in cells and not what.endswith("px"):
         what = str(*cells) if len(cells) == 1 else f"({what.replace(',', ', ')})"
-    return tuple(title.format(what) for title in _TITLES[kind])
+    titles = [title.format(what) for title in _TITLES[kind]]
+    if ":" in text and kind is not MapKind.HEAD:
+        short = f"{titles[-1]} h{what}"
+        titles = [f"{titles[0]}, head {what}", short, short.replace(" of ", " ")]
+    if layer:
+        layers = {compared.layer for compared in maps if compared.reason is None}
+        number = str(*layers) if len(layers) == 1 else layer
+        titles = [f"{titles[0]}, layer {number}", *(f"{title} L{number}" for title in titles)]
+    return tuple(titles)
 
 
 def _marks(row: ComparedRow) -> tuple[Edges, ...]:
-    """The boxes of the patches that maps of this row are of."""
-    cells = dict.fromkeys(shown.cell for shown in row.maps.values() if shown.cell is not None)
-    return tuple(cell_mark(*cell, row.picture.geometry.grid) for cell in cells)
+    """The boxes of the patches that maps of this row belong to."""
+    chosen = (compared.cell for compared in row.maps.values())
+    cells = dict.fromkeys(cell for cell in chosen if cell is not None)
+    return tuple(cell_mark(*cell, row.image.geometry.grid) for cell in cells)
 
 
-def _limits(found: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
-    """The limits that maps of one group share; None where each map has its own."""
-    if found[0].is_colours:
+def _limits(maps: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
+    """The limits that maps of one group share; None if each map has its own."""
+    if maps[0].is_colours:
         return None
-    values = [each.values for each in found]
+    values = [each.values for each in maps]
     lowest = min(float(each.min()) for each in values)
-    if found[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
-        return likeness_limits(lowest)
+    if maps[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
+        return similarity_limits(lowest)
     limits = common_limits(values, style)
-    if found[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
+    if maps[0].kind is MapKind.RELEVANCE and lowest < 0 and style.scale is Scale.SHARED:
+        return Limits(lowest, limits.high) if limits else None
+    if maps[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
         return Limits(min(lowest, 0.99 * limits.high), limits.high)
     return limits
 
 
 def _panel(
-    row: ComparedRow, shown: ComparedMap, index: int, limits: Limits | None, style: DrawStyle
+    row: ComparedRow, compared: ComparedMap, index: int, limits: Limits | None, style: DrawStyle
 ) -> Panel | None:
-    if shown.kind in _VECTORS:
-        return vectors_panel(("",), shown.values)
-    if shown.is_colours:
-        return components_panel(("",), shown.values, style, row.picture, shown.foreground)
-    if index >= len(shown.values):
+    if compared.is_colours:
+        return components_panel(("",), compared.values, style, row.image, compared.foreground)
+    if compared.reason is not None:
+        return empty_panel(("",), (compared.reason, "outside the image"))
+    if index >= len(compared.values):
         return None
-    grid = row.picture.geometry.grid
-    edges = () if shown.cell is None else (cell_mark(*shown.cell, grid),)
-    return map_panel(("",), shown.values[index], style, limits, edges=edges)
+    grid = row.image.geometry.grid
+    edges = () if compared.cell is None else (cell_mark(*compared.cell, grid),)
+    return map_panel(("",), compared.values[index], style, limits, edges=edges)
 
 
-def _words(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
-    """What was run: each model once, with each input size once, its layer; and the scale."""
+def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
+    """The foot: each model once, with each of its input sizes and its layer; then the scale."""
     sizes: dict[tuple[str, int, str], dict[str, None]] = {}
     for row in rows:
-        geometry = row.picture.geometry
+        geometry = row.image.geometry
         size, grid = geometry.model_input, geometry.grid
-        words = (
-            f"{size.height}{ink.TIMES}{size.width} ({grid.height}{ink.TIMES}{grid.width} patches)"
-        )
-        key = (row.label, row.model.patch, _layer_words(row))
-        sizes.setdefault(key, {})[words] = None
-    said = [
-        f"{label}: patches of {patch} px, input {', '.join(words)}{layer}"
-        for (label, patch, layer), words in sizes.items()
+        sizes_text = f"{theme.size_text(size)} ({theme.size_text(grid)} patches)"
+        key = (_label(row), row.model.patch, _layer_text(row))
+        sizes.setdefault(key, {})[sizes_text] = None
+    parts = [
+        f"{label}: patches of {patch} px, input {', '.join(texts)}{layer}"
+        for (label, patch, layer), texts in sizes.items()
     ]
-    maps = rows[0].maps.values()
-    of_output = [shown.kind for shown in maps if shown.kind in _TOKENS and shown.layer is None]
+    maps = _present(rows)
+    of_output = [
+        compared.kind for compared in maps if compared.kind in _TOKENS and compared.layer is None
+    ]
     if of_output:
         before = "; norms before it" if MapKind.NORM in of_output else ""
-        said.append(f"tokens: the model's output, after its final norm{before}")
-    for shown in maps:
-        if shown.rollout is not None:
-            first = shown.rollout.start_layer
-            of = f"rollout of layers {first}{ink.TO}{rows[0].model.depth - 1}"
+        parts.append(f"tokens: the model's output, after its final norm{before}")
+    for compared in maps:
+        if compared.rollout is not None:
+            first = compared.rollout.start_layer
+            text = f"rollout of layers {theme.range_text(first, rows[0].model.depth - 1)}"
             same = len({row.model.depth for row in rows}) == 1
-            said.append(", ".join([of if same else "rollout", *rollout_words(shown.rollout)]))
-    kinds = [shown.kind for shown in maps]
-    scale = scale_words(style)
+            parts.append(", ".join([text if same else "rollout", *rollout_text(compared.rollout)]))
+    parts += [compared.caption for compared in maps if compared.caption]
+    kinds = [compared.kind for compared in maps]
+    scale = scale_text(style)
     if style.scale is Scale.SHARED:
-        scale = "one colour scale a kind of map"
-    said.append(scale)
-    if any(shown.is_colours for shown in maps):
+        scale = "one colour scale per kind of map"
+    parts.append(scale)
+    if any(compared.is_colours for compared in maps):
         tokens = ["tokens"] * (MapKind.PCA in kinds or MapKind.FOREGROUND in kinds)
         vectors = ["vectors"] * any(kind in _VECTORS for kind in kinds)
         whose = " and ".join(tokens + vectors)
-        said.append(f"PCA: components of each row's own {whose} as red, green, blue")
-    return list(dict.fromkeys(said))
+        parts.append(
+            f"PCA: components of each row's own {whose} as red, green, blue, {PERCENTILES_TEXT}"
+        )
+    return list(dict.fromkeys(parts))
 
 
-def _layer_words(row: ComparedRow) -> str:
-    """The layer that maps of one layer are of."""
-    layers = {shown.layer for shown in row.maps.values() if shown.layer is not None}
-    return "".join(f", {layer_words(layer, row.model)}" for layer in sorted(layers))
+def _label(row: ComparedRow) -> str:
+    """What the model is called, and what was assumed of it."""
+    model = row.model
+    shape = [f"shape of {model.shape}"] if model.shape else []
+    assumed = ["mean and std assumed"] if model.statistics_assumed else []
+    return ", ".join([row.label, *shape, *assumed])
+
+
+def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:
+    """One map of each column, of the first row that has it."""
+    columns = ([row.maps[name] for row in rows] for name in rows[0].maps)
+    firsts = (next((each for each in column if each.reason is None), None) for column in columns)
+    return [each for each in firsts if each is not None]
+
+
+def _layer_text(row: ComparedRow) -> str:
+    """The layers of the maps that belong to a single layer."""
+    layers = {compared.layer for compared in row.maps.values() if compared.layer is not None}
+    if len(layers) > 1:
+        numbers = ", ".join(map(str, sorted(layers)))
+        return f", layers {numbers} of {theme.range_text(0, row.model.depth - 1)}"
+    return "".join(f", {layer_text(layer, row.model)}" for layer in layers)
 
 
 def _warning(rows: Sequence[ComparedRow]) -> str:

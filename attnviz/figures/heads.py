@@ -1,4 +1,4 @@
-"""The figure of the ``heads`` command: what each head of a layer looks at."""
+"""The figure of the ``heads`` command: attention per head of a layer."""
 
 from __future__ import annotations
 
@@ -9,102 +9,102 @@ import numpy as np
 
 from attnviz.domain import Size
 from attnviz.domain.mass_mask import mass_mask
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import (
-    entropy_words,
-    layer_words,
-    prefix_words,
-    query_words,
+    entropy_text,
+    layer_text,
+    prefix_text,
+    query_text,
     sheet_with_caption,
 )
-from attnviz.figures.parts.masks import outline
-from attnviz.figures.parts.overlay import by_head, veiled, view
+from attnviz.figures.parts.colour_bars import shared_bar
+from attnviz.figures.parts.masks import mask_outline
+from attnviz.figures.parts.overlay import by_head, model_view
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
+    dimmed_raster,
+    image_panel,
     map_panel,
     overlay_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
-    shared_bar,
 )
 from attnviz.figures.parts.plots import entropy_bars
-from attnviz.figures.parts.scale import common_limits, scale_words
+from attnviz.figures.parts.scale import common_limits, scale_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import (
-        BoolArray,
         ByteArray,
         DrawStyle,
+        FigureImage,
         FloatArray,
         HeadsMaps,
         ModelInfo,
-        Picture,
     )
 
 
 def draw_heads(
     maps: HeadsMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
     threshold: float | None = None,
 ) -> tuple[Figure, ...]:
-    """The picture, every head in its own colour, mean, maximum, each head's map, entropy bars.
+    """The image, every head in its own colour, mean, maximum, the map of each head, entropies.
 
-    threshold: also draw each head's mass mask on the picture, see ``mass_mask``.
+    threshold: also draw the mass mask of each head on the image, see ``mass_mask``.
     """
-    aspect = panel_aspect(picture)
+    aspect = panel_aspect(image)
     shared = common_limits(maps.attention, style)
-    masks_words = f"masks hold {ink.share(threshold)} of the mass on patches" if threshold else ""
+    masks_text = f"masks hold {theme.share(threshold)} of the mass on patches" if threshold else ""
     parts = [
-        layer_words(maps.layer, model),
-        query_words(maps.query),
-        scale_words(style),
-        entropy_words(maps.tokens),
-        prefix_words(maps.prefix, model),
-        masks_words,
+        layer_text(maps.layer, model),
+        query_text(maps.query),
+        scale_text(style),
+        entropy_text(maps.tokens),
+        prefix_text(maps.prefix, model),
+        masks_text,
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    each = [
+    sheet = sheet_with_caption(model, image, style, parts)
+    head_panels = [
         map_panel(
             (f"Head {head} · H {entropy:.2f}", f"{head} · H {entropy:.2f}"),
             values,
             style,
             shared,
-            swatch=ink.head_colour(head),
+            swatch=theme.head_colour(head),
         )
         for head, values, entropy in zip(
             maps.heads, maps.attention, maps.entropy.tolist(), strict=True
         )
     ]
-    if len(each) == 1:
-        over = overlay_panel(("On picture",), picture, maps.attention[0], style, shared)
-        panel_rows(sheet, [picture_panel(picture), *each, over], aspect)
+    if len(head_panels) == 1:
+        over = overlay_panel(("On picture",), image, maps.attention[0], style, shared)
+        panel_rows(sheet, [image_panel(image), *head_panels, over], aspect)
     else:
-        panel_rows(sheet, [picture_panel(picture), *_summary(maps, picture, style)], aspect)
-        panel_rows(sheet, each, aspect, at_least=4)
+        panel_rows(sheet, [image_panel(image), *_summary(maps, image, style)], aspect)
+        panel_rows(sheet, head_panels, aspect, at_least=4)
     if shared:
         shared_bar(sheet, shared, "Attention")
     sheet.skip(0.03)
     entropy_bars(sheet, maps.entropy, maps.heads, maps.tokens)
     if threshold is not None:
         sheet.skip(0.09)
-        panel_rows(sheet, _mask_panels(maps, picture, threshold), aspect, at_least=4)
+        panel_rows(sheet, _mask_panels(maps, image, threshold), aspect, at_least=4)
     return sheet.figures()
 
 
-def _summary(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> list[Panel]:
-    """All heads in one picture, their mean and their maximum."""
+def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Panel]:
+    """The strongest head of each cell, and mean and maximum of all heads."""
     shared = common_limits(maps.attention, style)
-    colours = np.array([ink.rgb_of(ink.head_colour(head)) for head in maps.heads], np.uint8)
-    together = partial(_by_head_pixels, picture, maps.attention, colours, style.alpha)
+    colours = np.array([theme.rgb_of(theme.head_colour(head)) for head in maps.heads], np.uint8)
+    strongest = partial(_by_head_pixels, image, maps.attention, colours, style.alpha)
     return [
-        Panel(("Strongest head", "Strongest"), together),
+        Panel(("Strongest head", "Strongest"), strongest),
         map_panel(("Mean of heads", "Mean"), maps.attention.mean(axis=0), style, shared),
         map_panel(
             ("Maximum of heads", "Maximum", "Max"), maps.attention.max(axis=0), style, shared
@@ -113,29 +113,25 @@ def _summary(maps: HeadsMaps, picture: Picture, style: DrawStyle) -> list[Panel]
 
 
 def _by_head_pixels(
-    picture: Picture, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
+    image: FigureImage, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
 ) -> ByteArray:
-    return by_head(view(picture, size), attention, colours, alpha)
+    return by_head(model_view(image, size), attention, colours, alpha)
 
 
-def _mask_panels(maps: HeadsMaps, picture: Picture, threshold: float) -> list[Panel]:
-    """Each head's mass mask: the picture inside, greyed outside, edged in the head's colour."""
+def _mask_panels(maps: HeadsMaps, image: FigureImage, threshold: float) -> list[Panel]:
+    """The mass mask of each head: the image inside, dimmed outside, outlined in its colour."""
     panels = []
     for head, values in zip(maps.heads, maps.attention, strict=True):
         mask = mass_mask(values, threshold)
-        shown = ink.share(float(mask.mean()))
-        colour = ink.head_colour(head)
-        runs = tuple(run / (mask.shape[1], mask.shape[0]) for run in outline(mask))
+        share = theme.share(float(mask.mean()))
+        colour = theme.head_colour(head)
+        runs = tuple(run / (mask.shape[1], mask.shape[0]) for run in mask_outline(mask))
         panels.append(
             Panel(
-                (f"Head {head} · {shown} of cells", f"Head {head} · {shown}", f"{head} · {shown}"),
-                partial(_veiled_pixels, picture, mask),
+                (f"Head {head} · {share} of cells", f"Head {head} · {share}", f"{head} · {share}"),
+                dimmed_raster(image, mask),
                 swatch=colour,
                 edges=(Edges(runs, colour, "#ffffff"),),
             )
         )
     return panels
-
-
-def _veiled_pixels(picture: Picture, kept: BoolArray, size: Size) -> ByteArray:
-    return veiled(view(picture, size), kept)

@@ -6,61 +6,61 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import (
-    entropy_words,
-    prefix_words,
-    query_words,
+    entropy_text,
+    prefix_text,
+    query_text,
     sheet_with_caption,
 )
-from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_heads
+from attnviz.figures.parts.colour_bars import own_scales_bar, shared_bar
+from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_head_table
 from attnviz.figures.parts.overview import overview
 from attnviz.figures.parts.panels import (
+    image_panel,
     map_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
-    shared_bar,
 )
-from attnviz.figures.parts.plots import curve_lines, legend
-from attnviz.figures.parts.scale import common_limits, scale_words
+from attnviz.figures.parts.plots import curve_lines, head_legend
+from attnviz.figures.parts.scale import common_limits, scale_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, LayersMaps, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, LayersMaps, ModelInfo
     from attnviz.figures.parts.overview import Plot
     from attnviz.figures.parts.page import Sheet
 
 
 def draw_layers(
     maps: LayersMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
     each_head: bool = False,
 ) -> tuple[Figure, ...]:
-    """The picture, entropy and distance over depth, and the map of every layer.
+    """The image, entropy and distance over depth, and the map of every layer.
 
-    The maps are means over the heads, or with ``each_head`` every head's own, layers down and heads
-    across.
+    The maps are means over the heads; with ``each_head`` those of every head, a row per layer and a
+    column per head.
     """
     means = maps.attention.mean(axis=1)  # (L, gh, gw)
     shared = common_limits(maps.attention if each_head else means, style)
     own = f"colours: {OWN_SCALES}"
     parts = [
-        _layers_words(maps.layers, model),
-        query_words(maps.query),
-        own if each_head and not shared else scale_words(style),
-        entropy_words(maps.tokens, len(maps.heads)),
-        prefix_words(maps.prefix, model),
+        _layers_text(maps.layers, model),
+        query_text(maps.query),
+        own if each_head and not shared else scale_text(style),
+        entropy_text(maps.tokens, len(maps.heads)),
+        prefix_text(maps.prefix, model),
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    _overview(sheet, maps, picture)
+    sheet = sheet_with_caption(model, image, style, parts)
+    _overview(sheet, maps, image)
     if each_head:
         rows = [Heading((f"Layer {layer}",)) for layer in maps.layers]
-        draw_heads(sheet, rows, maps.heads, maps.attention, panel_aspect(picture), shared)
+        draw_head_table(sheet, rows, maps.heads, maps.attention, panel_aspect(image), shared)
     else:
         entropies = maps.entropy.mean(axis=1).tolist()
         panels = [
@@ -72,17 +72,19 @@ def draw_layers(
             )
             for layer, values, entropy in zip(maps.layers, means, entropies, strict=True)
         ]
-        panel_rows(sheet, panels, panel_aspect(picture), at_least=4)
+        panel_rows(sheet, panels, panel_aspect(image), at_least=4)
     if shared:
         shared_bar(sheet, shared, "Attention")
+    elif each_head:
+        own_scales_bar(sheet)
     return sheet.figures()
 
 
-def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
-    """The picture and, beside it or below it, the curves over depth with their legend."""
+def _overview(sheet: Sheet, maps: LayersMaps, image: FigureImage) -> None:
+    """The image and, beside or below it, the curves over depth with their legend."""
     limit = math.log(maps.tokens)
-    colours = [ink.head_colour(head) for head in maps.heads]
-    lines = partial(curve_lines, places=maps.layers, colours=colours)
+    colours = [theme.head_colour(head) for head in maps.heads]
+    lines = partial(curve_lines, positions=maps.layers, colours=colours)
     bound = (limit, f"uniform {limit:.2f}")
     plots: list[Plot] = [
         partial(lines, values=maps.entropy, heading="Entropy H by layer, nats", bound=bound)
@@ -90,24 +92,25 @@ def _overview(sheet: Sheet, maps: LayersMaps, picture: Picture) -> None:
     if maps.distance is not None:
         heading = "Attention distance by layer, px"
         plots.append(partial(lines, values=maps.distance, heading=heading))
-    overview(sheet, picture_panel(picture), panel_aspect(picture), plots)
-    legend(sheet, maps.heads)
+    overview(sheet, image_panel(image), panel_aspect(image), plots)
+    head_legend(sheet, maps.heads)
     sheet.skip(0.07)
 
 
-def _layers_words(layers: tuple[int, ...], model: ModelInfo) -> str:
-    """Which layers, and from where they are counted."""
+def _layers_text(layers: tuple[int, ...], model: ModelInfo) -> str:
+    """The layers, and the range that they are chosen from."""
     if layers == tuple(range(model.depth)):
-        return f"all layers, 0{ink.TO}{model.depth - 1}"
-    return f"layers {_ranges(layers)} of 0{ink.TO}{model.depth - 1}"
+        return f"all layers, {theme.range_text(0, model.depth - 1)}"
+    return f"layers {_ranges(layers)} of {theme.range_text(0, model.depth - 1)}"
 
 
 def _ranges(layers: tuple[int, ...]) -> str:
-    """Layers as runs, such as 0 to 3, 7, and 9 to 11."""
+    """Layers as ranges: ``0-3, 7, 9-11``."""
     runs: list[list[int]] = []
     for layer in layers:
         if runs and layer == runs[-1][-1] + 1:
             runs[-1].append(layer)
         else:
             runs.append([layer])
-    return ", ".join(f"{run[0]}{ink.TO}{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    ranges = (theme.range_text(run[0], run[-1]) if len(run) > 1 else str(run[0]) for run in runs)
+    return ", ".join(ranges)

@@ -1,4 +1,4 @@
-"""The figure of the ``patch`` command: what chosen patches look at."""
+"""The figure of the ``patch`` command: attention of chosen patches."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.figures.parts.caption import (
-    entropy_words,
-    layer_words,
-    prefix_words,
+    entropy_text,
+    layer_text,
+    prefix_text,
     sheet_with_caption,
 )
-from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_heads
+from attnviz.figures.parts.colour_bars import own_scales_bar, shared_bar
+from attnviz.figures.parts.map_table import OWN_SCALES, Heading, draw_head_table
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
     Tag,
+    image_panel,
     map_panel,
     overlay_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
-    shared_bar,
 )
-from attnviz.figures.parts.scale import common_limits, scale_words
+from attnviz.figures.parts.scale import common_limits, scale_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, ModelInfo, PatchMaps, Picture, Size
+    from attnviz.domain import DrawStyle, FigureImage, ModelInfo, PatchMaps, Size
     from attnviz.figures.parts.page import Sheet
     from attnviz.figures.parts.scale import Limits
 
@@ -40,82 +40,84 @@ _LIGHT, _DARK = "#ffffff", "#000000"
 
 def draw_patch(
     maps: PatchMaps,
-    picture: Picture,
+    image: FigureImage,
     model: ModelInfo,
     style: DrawStyle,
     *,
     each_head: bool = False,
 ) -> tuple[Figure, ...]:
-    """The picture with numbered queries, and each query's map with the query's own cell marked.
+    """The image with numbered queries, and the map of each query with its own cell marked.
 
-    The maps are means over the heads; ``each_head`` adds every head's own, queries down and heads
-    across. Marks are told apart by number, not by colour.
+    The maps are means over the heads; ``each_head`` adds those of every head, a row per query and a
+    column per head. Marks are distinguished by number, not by colour.
     """
     means = maps.attention.mean(axis=1)  # (Q, gh, gw)
     shared = common_limits(maps.attention if each_head else means, style)
     count = len(maps.heads)
     own = f"colours: means from lowest to highest, in the grid {OWN_SCALES}"
     parts = [
-        layer_words(maps.layer, model),
+        layer_text(maps.layer, model),
         "attention of single patches, given as (row, column)",
         f"mean of {count} heads" if count > 1 else f"head {maps.heads[0]}",
-        own if each_head and not shared else scale_words(style),
-        entropy_words(maps.tokens, count),
-        prefix_words(maps.prefix, model),
+        own if each_head and not shared else scale_text(style),
+        entropy_text(maps.tokens, count),
+        prefix_text(maps.prefix, model),
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    _means(sheet, maps, picture, shared)
+    sheet = sheet_with_caption(model, image, style, parts)
+    _means(sheet, maps, image, shared)
     if each_head:
-        _each_head(sheet, maps, picture, shared)
+        _each_head(sheet, maps, image, shared)
     if shared:
         shared_bar(sheet, shared, "Attention")
+    elif each_head:
+        own_scales_bar(sheet)
     return sheet.figures()
 
 
-def _means(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
-    """The numbered picture and every query's mean over heads; one alone also on the picture."""
-    grid, style = picture.geometry.grid, sheet.style
+def _means(sheet: Sheet, maps: PatchMaps, image: FigureImage, shared: Limits | None) -> None:
+    """The numbered image and the mean map of every query, of a single one also on the image."""
+    grid, style = image.geometry.grid, sheet.style
     means, entropies = maps.attention.mean(axis=1), maps.entropy.mean(axis=1).tolist()
-    panels = [_numbered(maps, picture)]
+    panels = [_numbered(maps, image)]
     for index, ((row, column), values) in enumerate(zip(maps.cells.tolist(), means, strict=True)):
-        place = f"{index + 1} · ({row}, {column})"
-        titles = (f"{place} · H {entropies[index]:.2f}", place, str(index + 1))
+        name = f"{index + 1} · ({row}, {column})"
+        titles = (f"{name} · H {entropies[index]:.2f}", name, str(index + 1))
         mark = (cell_mark(row, column, grid),)
         panels.append(map_panel(titles, values, style, shared, edges=mark))
     if len(means) == 1:
-        panels.append(overlay_panel(("On picture",), picture, means[0], style, shared))
-    panel_rows(sheet, panels, panel_aspect(picture))
+        panels.append(overlay_panel(("On picture",), image, means[0], style, shared))
+    panel_rows(sheet, panels, panel_aspect(image))
 
 
-def _each_head(sheet: Sheet, maps: PatchMaps, picture: Picture, shared: Limits | None) -> None:
-    """Queries down, heads across."""
+def _each_head(sheet: Sheet, maps: PatchMaps, image: FigureImage, shared: Limits | None) -> None:
+    """The map of every query and head."""
     cells = maps.cells.tolist()
-    grid, aspect = picture.geometry.grid, panel_aspect(picture)
+    grid, aspect = image.geometry.grid, panel_aspect(image)
     rows = [
         Heading((f"{index} · ({row}, {column})",)) for index, (row, column) in enumerate(cells, 1)
     ]
     marks = [(cell_mark(row, column, grid),) for row, column in cells]
-    draw_heads(sheet, rows, maps.heads, maps.attention, aspect, shared, marks)
+    draw_head_table(sheet, rows, maps.heads, maps.attention, aspect, shared, marks)
 
 
-def _numbered(maps: PatchMaps, picture: Picture) -> Panel:
-    """The picture with the box and the number of every query."""
-    grid = picture.geometry.grid
+def _numbered(maps: PatchMaps, image: FigureImage) -> Panel:
+    """The image with the box and the number of every query."""
+    grid = image.geometry.grid
     cells = maps.cells.tolist()
     edges = tuple(cell_mark(row, column, grid) for row, column in cells)
-    return picture_panel(picture, edges, cell_tags(cells, grid))
+    return image_panel(image, edges, cell_tags(cells, grid))
 
 
 def cell_tags(cells: Sequence[Sequence[int]], grid: Size) -> tuple[Tag, ...]:
     """The number of every cell (row, column), from 1, at its upper right corner."""
     return tuple(
-        Tag((column + 1) / grid.width, row / grid.height, str(index))
+        Tag((column + 1) / grid.width, row / grid.height, str(index), 1 / grid.height)
         for index, (row, column) in enumerate(cells, 1)
     )
 
 
 def cell_mark(row: int, column: int, grid: Size) -> Edges:
-    """The box of a cell: light inside a dark rim, so that it shows on any ground."""
+    """The box of a cell: a light line with a dark rim, visible on any background."""
     left, right = column / grid.width, (column + 1) / grid.width
     top, bottom = row / grid.height, (row + 1) / grid.height
     corners = [[left, top], [right, top], [right, bottom], [left, bottom], [left, top]]

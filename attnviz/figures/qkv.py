@@ -1,218 +1,222 @@
-"""The figure of the ``qkv`` command: queries, keys and values, a page each."""
+"""The figure of the ``qkv`` command: queries, keys and values, one page each."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from attnviz.domain import Part, Size
-from attnviz.figures.parts import style as ink
-from attnviz.figures.parts.caption import layer_words, sheet_with_caption
-from attnviz.figures.parts.layout import GAP, MARGIN, Rect
-from attnviz.figures.parts.matrix_panels import (
-    LOGIT_CMAP,
-    Colours,
-    names_along,
-    outline,
-    ticked_bar,
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.caption import layer_text, sheet_with_caption
+from attnviz.figures.parts.colour_bars import SIGNED_CMAP, ColourScale, shared_bar, ticked_bar
+from attnviz.figures.parts.components import (
+    PERCENTILES_TEXT,
+    components_overlay,
+    components_panel,
 )
-from attnviz.figures.parts.overlay import enlarge_pixels, mix, view
+from attnviz.figures.parts.layout import GAP, MARGIN, Rect
+from attnviz.figures.parts.matrix_panels import draw_border, names_along
 from attnviz.figures.parts.panels import (
-    Panel,
+    image_panel,
     map_panel,
     panel_aspect,
     panel_rows,
-    picture_panel,
-    shared_bar,
 )
-from attnviz.figures.parts.scale import Limits, common_limits, scale_words
-from attnviz.figures.parts.token_axis import TokenAxis, area_shares, gaps_drawn
+from attnviz.figures.parts.scale import Limits, common_limits, scale_text
+from attnviz.figures.parts.token_axis import TokenAxis, area_shares, draw_gaps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.domain import ByteArray, DrawStyle, FloatArray, ModelInfo, Picture, QkvMaps
-    from attnviz.figures.parts.page import Sheet
+    from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray, ModelInfo, QkvMaps
+    from attnviz.figures.parts.page import Page, Sheet
 
 _NAMES = {Part.QUERY: "Queries Q", Part.KEY: "Keys K", Part.VALUE: "Values V"}
-_CLIP = (2.0, 98.0)
-"""Percentiles of a component that become no and full colour."""
 _REACH = 99.5
-"""Percentile of the magnitudes at which the colours of a matrix are full."""
+"""Percentile of the magnitudes that has full colour in a matrix."""
 _INDENT = 0.5
-_STRIP_LEAST = 0.42
-"""Narrowest strip of a head, in inches, above its mean and its standard deviation."""
-_STRIP_MOST = 3.2
-_HIGH_LEAST, _HIGH_MOST = 1.2, 2.3
+_PANEL_TALLEST = 1.72
+"""Height of panels in inches, so that those of tall images leave room for the matrices."""
+_NARROWEST = 0.42
+"""Minimum width of the matrix of a head in inches."""
+_WIDEST = 3.2
+_SHORTEST, _TALLEST = 1.2, 2.3
 _BAR = 0.28
 
 
 def draw_qkv(
-    maps: QkvMaps, picture: Picture, model: ModelInfo, style: DrawStyle
+    maps: QkvMaps, image: FigureImage, model: ModelInfo, style: DrawStyle
 ) -> tuple[Figure, ...]:
-    """Of each part a page: components as colours, lengths as maps, and the matrices themselves.
+    """A page each for queries, keys and values: components, norms, and the matrices themselves.
 
-    Components and lengths are shown of all heads joined and of each head.
+    Components (as colours) and norms are those of all heads concatenated and of each head.
     """
-    colours = (
-        "components 1, 2, 3 of the patches are red, green, blue, each from its 2nd to its 98th"
-    )
+    colours = f"components 1, 2, 3 of the patches as red, green, blue, {PERCENTILES_TEXT}"
     matrices = f"matrices: tokens down, width of a head across, full colour at the {_REACH:g}th"
     parts = [
-        layer_words(maps.layer, model),
+        layer_text(maps.layer, model),
         "as the model hands them to attention",
-        f"PCA: {colours} percentile; share of the variance in percent",
-        f"norms of heads in {scale_words(style)}" if len(maps.heads) > 1 else "",
+        f"PCA: {colours}; share of the variance in percent",
+        f"norms of heads in {scale_text(style)}" if len(maps.heads) > 1 else "",
         f"{matrices} percentile of magnitude; below: mean ± standard deviation",
     ]
-    sheet = sheet_with_caption(model, picture, style, parts)
-    for place, part in enumerate(maps.parts):
-        if place:
+    sheet = sheet_with_caption(model, image, style, parts)
+    for index, part in enumerate(maps.parts):
+        if index:
             sheet.break_page()
         sheet.running = ""
-        _heading(sheet, maps, place, part)
+        _heading(sheet, maps, index, part)
         sheet.running = f"{_NAMES[part]}, continued"
-        _panels(sheet, maps, place, picture, style)
-        _matrices(sheet, maps, place, model)
+        _panels(sheet, maps, index, image, style)
+        _matrices(sheet, maps, index, model)
     return sheet.figures()
 
 
-def _heading(sheet: Sheet, maps: QkvMaps, place: int, part: Part) -> None:
+def _heading(sheet: Sheet, maps: QkvMaps, index: int, part: Part) -> None:
     """Name, shape, mean and standard deviation."""
-    vectors = maps.vectors[place].astype(np.float64)
+    vectors = maps.vectors[index].astype(np.float64)
     heads, tokens, width = vectors.shape
-    count = f"{heads} heads {ink.TIMES} " if heads > 1 else f"head {maps.heads[0]}: "
-    said = [
+    count = f"{heads} heads {theme.TIMES} " if heads > 1 else f"head {maps.heads[0]}: "
+    parts = [
         _NAMES[part],
-        f"{count}{tokens} tokens {ink.TIMES} {width}",
+        f"{count}{tokens} tokens {theme.TIMES} {width}",
         f"mean {round(float(vectors.mean()), 3) + 0.0:.3f}, standard deviation {vectors.std():.3f}",
     ]
-    for line in ink.wrapped(said, sheet.width, ink.TITLE_PT):
-        page = sheet.room(ink.LINE_INCHES + 0.02)
-        page.text(MARGIN, page.y + 0.1, line, size=ink.TITLE_PT, bold=line.startswith(said[0]))
-        page.y += ink.LINE_INCHES + 0.02
+    for line in theme.wrap(parts, sheet.width, theme.TITLE_PT):
+        page = sheet.room(theme.LINE_INCHES + 0.02)
+        page.text(MARGIN, page.y + 0.1, line, size=theme.TITLE_PT, bold=line.startswith(parts[0]))
+        page.y += theme.LINE_INCHES + 0.02
     sheet.skip(0.03)
 
 
-def _panels(sheet: Sheet, maps: QkvMaps, place: int, picture: Picture, style: DrawStyle) -> None:
-    """The picture; components and lengths of all heads joined, then of each head."""
-    aspect, grid = panel_aspect(picture), maps.joint_components.shape[1:3]
-    norms = maps.norms[place]  # H, N
+def _panels(
+    sheet: Sheet, maps: QkvMaps, part_index: int, image: FigureImage, style: DrawStyle
+) -> None:
+    """The image; components and norms of all heads concatenated, then of each head."""
+    aspect, grid = panel_aspect(image), maps.joint_components.shape[1:3]
+    norms = maps.norms[part_index]  # H, N
     each = norms[:, maps.prefix :].reshape(-1, *grid)
-    # Joined vectors are longer by nature, and so have a scale of their own.
+    # Concatenated vectors are longer, and so have their own scale.
     shared = common_limits([each], style) if len(each) > 1 else None
     of_all = f"all {len(each)} heads" if len(each) > 1 else f"head {maps.heads[0]}"
-    explained = ink.share(float(maps.joint_explained[place].sum()))
+    explained = theme.share(float(maps.joint_explained[part_index].sum()))
     titles = (f"PCA of {of_all} · {explained}", f"PCA · {explained}", "PCA")
-    colours = pca_colours(maps.joint_components[place])
+    components = maps.joint_components[part_index]
     panels = [
-        picture_panel(picture),
-        vectors_panel(titles, maps.joint_components[place]),
-        Panel(("PCA on picture", "On picture"), partial(_on_picture, picture, colours, style)),
-        map_panel((f"Norm, {of_all}", "Norm"), maps.joint_norms[place], style, None),
+        image_panel(image),
+        components_panel(titles, components, style, image),
+        components_overlay(("PCA on picture", "On picture"), components, style, image),
+        map_panel((f"Norm, {of_all}", "Norm"), maps.joint_norms[part_index], style, None),
     ]
-    panel_rows(sheet, panels, aspect, at_least=4)
+    panel_rows(sheet, panels, aspect, at_least=4, tallest=_PANEL_TALLEST)
     if len(each) > 1:
-        shares = [ink.share(float(share)) for share in maps.explained[place].sum(axis=1)]
-        components = [
-            vectors_panel(
+        shares = [theme.share(float(share)) for share in maps.explained[part_index].sum(axis=1)]
+        head_components = [
+            components_panel(
                 (f"PCA head {head} · {share}", f"PCA {head} · {share}", f"PCA {head}"),
                 scores,
-                ink.head_colour(head),
+                style,
+                image,
+                swatch=theme.head_colour(head),
             )
-            for head, share, scores in zip(maps.heads, shares, maps.components[place], strict=True)
+            for head, share, scores in zip(
+                maps.heads, shares, maps.components[part_index], strict=True
+            )
         ]
-        panel_rows(sheet, components, aspect, at_least=4)
-        lengths = [
+        panel_rows(sheet, head_components, aspect, at_least=4, tallest=_PANEL_TALLEST)
+        head_norms = [
             map_panel(
                 (f"Norm, head {head}", f"Norm {head}"),
                 values,
                 style,
                 shared,
-                swatch=ink.head_colour(head),
+                swatch=theme.head_colour(head),
             )
             for head, values in zip(maps.heads, each, strict=True)
         ]
-        panel_rows(sheet, lengths, aspect, at_least=4)
+        panel_rows(sheet, head_norms, aspect, at_least=4, tallest=_PANEL_TALLEST)
     if shared:
         shared_bar(sheet, shared, "Norm of a head")
 
 
-def vectors_panel(titles: tuple[str, ...], scores: FloatArray, swatch: str | None = None) -> Panel:
-    """Scores (gh, gw, 3) of queries, keys or values as colours; see ``pca_colours``."""
-    colours = pca_colours(scores)
-    cells = Size(int(colours.shape[0]), int(colours.shape[1]))
-    return Panel(titles, partial(enlarge_pixels, colours), cells, swatch=swatch)
+class _Strips(NamedTuple):
+    """The layout of the matrices of heads: sizes in inches, and the lines below each of them."""
+
+    rows: int
+    columns: int
+    width: float
+    height: float
+    below: list[tuple[str, ...]]
+
+    @property
+    def step(self) -> float:
+        """From a row of matrices to the next."""
+        return 0.32 + self.height + (len(self.below[0]) - 1) * theme.LINE_INCHES
 
 
-def _on_picture(picture: Picture, cells: ByteArray, style: DrawStyle, size: Size) -> ByteArray:
-    """Colours of cells half way over the picture."""
-    weight = np.full(tuple(size), 0.6 * style.alpha, np.float32)
-    return mix(view(picture, size), enlarge_pixels(cells, size), weight)
-
-
-def pca_colours(scores: FloatArray) -> ByteArray:
-    """Scores (gh, gw, 3) as red, green and blue, each between its own percentiles 2 and 98.
-
-    A component without any spread is grey.
-    """
-    low, high = np.percentile(scores.reshape(-1, 3).astype(np.float64), _CLIP, axis=0)
-    flat = high - low <= 1e-6 * np.maximum(np.abs(high), np.abs(low))
-    span = np.where(flat, 1.0, high - low)
-    levels = np.where(flat, 0.5, (scores - low) / span)
-    return np.asarray(np.rint(np.clip(levels, 0, 1) * 255), np.uint8)
-
-
-def _matrices(sheet: Sheet, maps: QkvMaps, place: int, model: ModelInfo) -> None:
-    """Strips N by d of the heads side by side, in as many lines as they need, on one scale."""
-    vectors = maps.vectors[place]  # H, N, d
-    reach = float(np.percentile(np.abs(vectors), _REACH)) or 1.0
-    colours = Colours(Limits(-reach, reach), LOGIT_CMAP)
+def _fit_strips(sheet: Sheet, vectors: FloatArray) -> _Strips:
+    """As many matrices (H, N, d) side by side as remain readable, on the rest of the page."""
     room = sheet.width - _INDENT
-    most = max(1, int((room + GAP) / (_STRIP_LEAST + GAP)))
-    lines = -(-len(vectors) // most)
-    columns = -(-len(vectors) // lines)
-    wide = min((room - (columns - 1) * GAP) / columns, _STRIP_MOST)
-    said = [
+    most = max(1, int((room + GAP) / (_NARROWEST + GAP)))
+    rows = -(-len(vectors) // most)
+    columns = -(-len(vectors) // rows)
+    width = min((room - (columns - 1) * GAP) / columns, _WIDEST)
+    statistics = [
         (f"{round(float(values.mean()), 2) + 0.0:.2f}", f"± {float(values.std()):.2f}")
         for values in vectors.astype(np.float64)
     ]
-    beside = max(ink.text_width(" ".join(words)) for words in said) <= wide
-    around = 0.16 + (0.16 if beside else 0.16 + ink.LINE_INCHES)
-    # The rest of the page, where that is enough.
-    high = (sheet.limit - sheet.pages[-1].y - _BAR) / lines - around
-    high = min(high, _HIGH_MOST) if high >= _HIGH_LEAST else _HIGH_MOST
-    grid = Size(*maps.joint_components.shape[1:3])
-    for start in range(0, len(vectors), columns):
-        last = start + columns >= len(vectors)
-        page = sheet.room(around + high + (_BAR if last else 0.0))
-        for index in range(start, min(start + columns, len(vectors))):
-            left = MARGIN + _INDENT + (index - start) * (wide + GAP)
-            box = page.snapped(Rect(left, page.y + 0.16, wide, high))
-            axis = TokenAxis(np.arange(maps.tokens + 1), grid, model, box.height)
-            head = maps.heads[index]
-            page.block(Rect(left, page.y + 0.035, 0.075, 0.075), ink.head_colour(head))
-            name = f"Head {head}" if wide > 0.6 else str(head)
-            page.text(left + 0.115, page.y + 0.11, name, size=ink.TITLE_PT)
-            page.image(partial(_strip_pixels, vectors[index], colours, axis), box)
-            outline(page, box)
+    joined: list[tuple[str, ...]] = [(" ".join(lines),) for lines in statistics]
+    if max(theme.text_width(line) for (line,) in joined) > width:
+        joined = [*statistics]
+    strips = _Strips(rows, columns, width, 0.0, joined)
+    height = (sheet.limit - sheet.pages[-1].y - _BAR) / rows - strips.step
+    return strips._replace(height=min(height, _TALLEST) if height >= _SHORTEST else _TALLEST)
+
+
+def _matrices(sheet: Sheet, maps: QkvMaps, part_index: int, model: ModelInfo) -> None:
+    """The matrices (N, d) of the heads side by side, in as many rows as needed, on one scale."""
+    vectors = maps.vectors[part_index]  # H, N, d
+    reach = float(np.percentile(np.abs(vectors), _REACH)) or 1.0
+    scale = ColourScale(Limits(-reach, reach).clipping([vectors]), SIGNED_CMAP)
+    strips = _fit_strips(sheet, vectors)
+    for start in range(0, len(vectors), strips.columns):
+        last = start + strips.columns >= len(vectors)
+        page = sheet.room(strips.step + (_BAR if last else 0.0))
+        for index in range(start, min(start + strips.columns, len(vectors))):
+            left = MARGIN + _INDENT + (index - start) * (strips.width + GAP)
+            rect = Rect(left, page.y + 0.16, strips.width, strips.height)
+            box = _matrix(page, maps.heads[index], rect)
+            axis = _token_axis(maps, model, box.height)
+            page.image(partial(_strip_pixels, vectors[index], scale, axis), box)
+            draw_border(page, box)
             if index == start:
                 names_along(page, axis, box)
-            words = (" ".join(said[index]),) if beside else said[index]
-            for line, text in enumerate(words):
-                page.text(left, box.bottom + 0.12 + line * ink.LINE_INCHES, text)
-        page.y += around + high
+            for number, line in enumerate(strips.below[index]):
+                page.text(left, box.bottom + 0.12 + number * theme.LINE_INCHES, line)
+        page.y += strips.step
     page = sheet.room(_BAR)
-    ticked_bar(
-        page, colours, maps.tokens, Rect(MARGIN + _INDENT, page.y + 0.02, min(2.6, room), 0.06)
-    )
+    width = min(2.6, sheet.width - _INDENT)
+    ticked_bar(page, scale, maps.tokens, Rect(MARGIN + _INDENT, page.y + 0.02, width, 0.06))
     page.y += _BAR
 
 
-def _strip_pixels(values: FloatArray, colours: Colours, axis: TokenAxis, size: Size) -> ByteArray:
-    """Tokens (N, d) down, width across, by their area."""
+def _matrix(page: Page, head: int, rect: Rect) -> Rect:
+    """The name of a head above its matrix; returns the rectangle of the matrix on whole pixels."""
+    page.block(Rect(rect.left, rect.top - 0.125, 0.075, 0.075), theme.head_colour(head))
+    name = f"Head {head}" if rect.width > 0.6 else str(head)
+    page.text(rect.left + 0.115, rect.top - 0.05, name, size=theme.TITLE_PT)
+    return page.snapped(rect)
+
+
+def _token_axis(maps: QkvMaps, model: ModelInfo, inches: float) -> TokenAxis:
+    grid = Size(*maps.joint_components.shape[1:3])
+    return TokenAxis(np.arange(maps.tokens + 1), grid, model, inches)
+
+
+def _strip_pixels(values: FloatArray, scale: ColourScale, axis: TokenAxis, size: Size) -> ByteArray:
+    """Values (N, d) as pixels, averaged by area: tokens down, dimensions across."""
     down, rows = axis.shares(size.height)
-    drawn = down @ values @ area_shares(values.shape[1], size.width).T
-    return gaps_drawn(colours.of(np.asarray(drawn, np.float32)), rows, slice(0, 0))
+    means = down @ values @ area_shares(values.shape[1], size.width).T
+    return draw_gaps(scale.colours(np.asarray(means, np.float32)), rows, slice(0, 0))

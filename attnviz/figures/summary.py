@@ -1,14 +1,19 @@
-"""The figure about all pictures of a run: entropy and distance of every head, as they spread."""
+"""The summary figure of a run: distributions of entropy and distance over all images."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
-from attnviz.figures.parts.caption import RANDOM, layer_words, sheet_of
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.caption import (
+    RANDOM,
+    layer_text,
+    model_parts,
+    sheet_of,
+)
 from attnviz.figures.parts.layout import MARGIN, Rect, ticks
-from attnviz.figures.parts.plots import framed, legend, limit_line
+from attnviz.figures.parts.plots import framed, head_legend, limit_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     from attnviz.figures.parts.page import Page, Sheet
     from attnviz.figures.parts.plots import Frame
 
-    Spread = Mapping[tuple[int, int], FloatArray]
+    Distribution = Mapping[tuple[int, int], FloatArray]
 
 HEADINGS = {
     "entropy": "Entropy H of each head, nats",
@@ -27,49 +32,51 @@ HEADINGS = {
 }
 
 _HEIGHT = 1.5
-_HEAD_LEAST = 0.037
-"""Narrowest share of the width, in inches, for the mark of one head."""
-_HEAD_MOST = 0.5
+_MARK_MIN = 0.037
+"""Minimum width of the mark of a head in inches."""
+_MARK_MAX = 0.5
 _BETWEEN = 2
-"""Space between two layers, in marks."""
+"""Space between two layers in marks."""
 
 
-def draw_spreads(
-    spreads: Mapping[str, Spread],
-    pictures: int,
+def draw_distributions(
+    distributions: Mapping[str, Distribution],
+    images: int,
     limit: float | None,
     model: ModelInfo,
     style: DrawStyle,
 ) -> tuple[Figure, ...]:
-    """One plot a quantity; in it a mark for every head of every layer.
+    """One plot per quantity, with a mark for every head of every layer.
 
-    spreads: by quantity (``entropy``, ``distance``) and by (layer, head): the 5, 25, 50, 75 and
-    95 % quantiles over the pictures. limit: ln N, where all pictures have the same.
+    distributions: by quantity (``entropy``, ``distance``) and (layer, head): the 5, 25, 50, 75 and
+    95 % quantiles over the images. limit: ln N, if it is the same for all images.
     """
-    places = list(next(iter(spreads.values())))
-    layers, heads = (sorted({place[side] for place in places}) for side in (0, 1))
+    pairs = list(next(iter(distributions.values())))
+    layers, heads = (sorted({pair[side] for pair in pairs}) for side in (0, 1))
     several = len(layers) > 1
     sheet = sheet_of(
         style,
         [
-            model.name,
-            f"{pictures:,} picture{'s' * (pictures != 1)}",
-            f"layers 0{ink.TO}{model.depth - 1}" if several else layer_words(layers[0], model),
-            "black: median over the pictures; bar: middle half; line: 5 to 95 %",
+            *model_parts(model),
+            f"{images:,} image{'s' * (images != 1)}",
+            f"layers {theme.range_text(0, model.depth - 1)}"
+            if several
+            else layer_text(layers[0], model),
+            "black: median over the images; bar: middle half; line: 5 to 95 %",
         ],
         RANDOM if model.random_weights else "",
     )
-    for name, spread in spreads.items():
-        most = int((sheet.width - 0.4) / (_HEAD_LEAST * (len(heads) + _BETWEEN)))
+    for name, distribution in distributions.items():
+        most = int((sheet.width - 0.4) / (_MARK_MIN * (len(heads) + _BETWEEN)))
         rows = math.ceil(len(layers) / max(1, most))
-        many = math.ceil(len(layers) / rows)
-        for start in range(0, len(layers), many):
-            part = layers[start : start + many]
+        slots = math.ceil(len(layers) / rows)
+        for start in range(0, len(layers), slots):
+            part = layers[start : start + slots]
             bound = limit if name == "entropy" else None
-            _plot(sheet, HEADINGS[name], spread, part, heads, many, bound)
+            _plot(sheet, HEADINGS[name], distribution, part, heads, slots, bound)
             sheet.skip(0.06)
     if several:
-        legend(sheet, heads, mean=False)
+        head_legend(sheet, heads, mean=False)
         sheet.skip(0.04)
     return sheet.figures()
 
@@ -77,7 +84,7 @@ def draw_spreads(
 def _plot(
     sheet: Sheet,
     heading: str,
-    spread: Spread,
+    distribution: Distribution,
     layers: Sequence[int],
     heads: Sequence[int],
     slots: int,
@@ -87,36 +94,49 @@ def _plot(
     rect = Rect(MARGIN, page.y, sheet.width, _HEIGHT)
     gap = _BETWEEN if slots > 1 else 0
     span = len(heads) + gap
-    y = _range(spread, bound)
+    y = _range(distribution, bound)
     frame = framed(page, rect, (0.0, float(slots * span)), y, heading)
     if bound is not None:
-        end = MARGIN + ink.text_width(heading, ink.TITLE_PT)
+        end = MARGIN + theme.text_width(heading, theme.TITLE_PT)
         limit_line(page, frame, bound, f"uniform {bound:.2f}", end)
     unit = frame.box.width / (slots * span)
     for index, layer in enumerate(layers):
-        first = index * span + gap / 2
         if index:
             x = frame.across(index * span)
-            page.block(Rect(x - 0.003, frame.box.top, 0.006, frame.box.height), ink.RULE)
-        for place, head in enumerate(heads):
-            if (layer, head) in spread:
-                centre = frame.across(first + place + 0.5)
-                wide = min(0.7 * unit, _HEAD_MOST)
-                _mark(page, frame, centre, wide, spread[layer, head], ink.head_colour(head))
-                if slots == 1:
-                    words = f"Head {head}" if unit > 0.5 else str(head)
-                    page.text(centre, frame.box.bottom + 0.12, words, align="center")
+            page.block(Rect(x - 0.003, frame.box.top, 0.006, frame.box.height), theme.RULE)
+        marks = {head: distribution.get((layer, head)) for head in heads}
+        _marks(page, frame, marks, index * span + gap / 2, named=slots == 1)
         if slots > 1:
-            words = f"Layer {layer}" if unit * span > 0.5 else str(layer)
+            label = f"Layer {layer}" if unit * span > 0.5 else str(layer)
             middle = frame.across((index + 0.5) * span)
-            page.text(middle, frame.box.bottom + 0.12, words, align="center")
+            page.text(middle, frame.box.bottom + 0.12, label, align="center")
     page.y += _HEIGHT
 
 
-def _range(spread: Spread, bound: float | None) -> tuple[float, float]:
-    """Round numbers around all values; where there is a bound, it is the upper end."""
-    low = min(float(values[0]) for values in spread.values())
-    high = bound or max(float(values[-1]) for values in spread.values())
+def _marks(
+    page: Page,
+    frame: Frame,
+    quantiles: Mapping[int, FloatArray | None],
+    first: float,
+    *,
+    named: bool,
+) -> None:
+    """The marks of the heads of a layer from position ``first``, with their names if ``named``."""
+    unit = frame.across(1.0) - frame.across(0.0)
+    for column, (head, values) in enumerate(quantiles.items()):
+        if values is None:
+            continue
+        centre = frame.across(first + column + 0.5)
+        _mark(page, frame, centre, min(0.7 * unit, _MARK_MAX), values, theme.head_colour(head))
+        if named:
+            label = f"Head {head}" if unit > 0.5 else str(head)
+            page.text(centre, frame.box.bottom + 0.12, label, align="center")
+
+
+def _range(distribution: Distribution, bound: float | None) -> tuple[float, float]:
+    """Round numbers around all values; a bound is the upper end."""
+    low = min(float(values[0]) for values in distribution.values())
+    high = bound or max(float(values[-1]) for values in distribution.values())
     steps = ticks(min(low, high), high, most=6)
     step = steps[1] - steps[0] if len(steps) > 1 else (high - low) or abs(high) or 1.0
     low = math.floor(low / step) * step
@@ -125,10 +145,10 @@ def _range(spread: Spread, bound: float | None) -> tuple[float, float]:
 
 
 def _mark(
-    page: Page, frame: Frame, centre: float, wide: float, values: FloatArray, colour: str
+    page: Page, frame: Frame, centre: float, width: float, values: FloatArray, colour: str
 ) -> None:
     low, first, middle, third, high = (frame.down(float(value)) for value in values)
     page.stroke([[centre, low], [centre, high]], colour, 0.8)
-    page.block(Rect(centre - wide / 2, third, wide, max(first - third, 0.012)), colour)
-    reach = wide / 2 + 0.008
-    page.stroke([[centre - reach, middle], [centre + reach, middle]], ink.INK, 1.0)
+    page.block(Rect(centre - width / 2, third, width, max(first - third, 0.012)), colour)
+    reach = width / 2 + 0.008
+    page.stroke([[centre - reach, middle], [centre + reach, middle]], theme.INK, 1.0)

@@ -1,1 +1,1 @@
-"""From paths to prepared pictures: find, read, fit."""
+"""From paths to prepared images: find, read, fit."""

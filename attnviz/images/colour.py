@@ -1,77 +1,76 @@
-"""Any picture mode to 8-bit sRGB, by stated rules.
+"""Any image mode to 8-bit sRGB, by stated rules.
 
-- 16-bit grey and 32-bit integers: v / 257, rounded, so that 0..65535 becomes 0..255 and v * 257
-  becomes v again. Values outside 0..65535 are refused.
-- Floats: 0..1 is scaled by 255; otherwise 0..255 is taken as it is; anything else is refused.
+- Numbers of more than 8 bits: as ``values.py`` says.
 - Alpha, in whatever form, is laid on white.
 - An embedded colour profile is followed (perceptual intent) unless it is sRGB already.
-- CMYK without a usable profile goes by Pillow's plain formula, which knows no ink.
+- CMYK without a usable profile goes by Pillow's plain formula, which is of no particular ink.
 """
 
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageCms
 
-from attnviz.errors import ImageError
+from attnviz.images.values import to_bytes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from attnviz.domain import ByteArray
+    from attnviz.domain.requests import ValueRange
+    from attnviz.images.bands import Bands
 
+_ON_WHITE = "transparency laid on white"
 _MODES_WITH_PROFILES = ("RGB", "CMYK", "L")
 _PROFILE_TROUBLE = (ImageCms.PyCMSError, OSError, ValueError, TypeError)
 
 
 def to_srgb(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
-    """The picture in mode RGB, and notes on what was done. Raises ImageError (without the name)."""
-    if image.mode.startswith("I"):
-        return _grey(_integers_to_bytes(np.asarray(image))), ("16-bit grey, scaled by 1/257",)
-    if image.mode == "F":
-        grey, rule = _floats_to_bytes(np.asarray(image))
-        return _grey(grey), (rule,)
+    """An image of 8 bits a channel in mode RGB, and notes on what was done."""
     alpha = _alpha(image)
     opaque, notes = _follow_profile(_plain(image), image.info.get("icc_profile"))
     if alpha is None:
         return opaque, notes
     white = Image.new("RGB", image.size, "white")
     white.paste(opaque, mask=alpha)
-    return white, (*notes, "transparency laid on white")
+    return white, (*notes, _ON_WHITE)
 
 
-def _grey(values: ByteArray) -> Image.Image:
-    return Image.fromarray(values).convert("RGB")
+def bands_to_srgb(
+    bands: Bands, value_range: ValueRange | None
+) -> tuple[Image.Image, tuple[str, ...]]:
+    """Bands of any type of number in mode RGB, and notes on what was done.
+
+    Bands that the caller chose are not those that a colour profile speaks about: it is left out.
+
+    Raises:
+        ImageError: Values without a known meaning. The message does not name the image.
+    """
+    eight = to_bytes(bands.values, value_range, top=bands.top)
+    profile = None if bands.chosen else bands.profile
+    image, more = _follow_profile(Image.fromarray(eight.values), profile)
+    notes = (*bands.notes, *eight.notes, *more)
+    alpha = None if bands.alpha is None else to_bytes(bands.alpha, None).values
+    if alpha is not None and alpha.min() < 255:
+        image = _on_white(image, alpha, premultiplied=bands.premultiplied)
+        notes = (*notes, _ON_WHITE)
+    if eight.missing is not None:
+        image.paste("white", mask=Image.fromarray(eight.missing))
+    return image, notes
 
 
-def _integers_to_bytes(values: NDArray[Any]) -> ByteArray:
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or high > 65535:
-        raise ImageError(
-            f"has integer values from {low} to {high}; only 0..65535 has a known meaning",
-            "save it with 8 or 16 bits a channel",
-        )
-    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
-
-
-def _floats_to_bytes(values: NDArray[Any]) -> tuple[ByteArray, str]:
-    low, high = float(values.min()), float(values.max())
-    # A comparison with NaN is false, and min and max hand NaN on.
-    if not (low >= 0 and high <= 255):
-        raise ImageError(
-            f"has float values from {low:g} to {high:g}; only 0..1 and 0..255 have a known meaning",
-            "scale it to 0..1 first",
-        )
-    if high <= 1:
-        return np.rint(values * np.float32(255)).astype(np.uint8), "float values 0..1 times 255"
-    return np.rint(values).astype(np.uint8), "float values 0..255 taken as they are"
+def _on_white(image: Image.Image, alpha: ByteArray, *, premultiplied: bool) -> Image.Image:
+    if premultiplied:
+        light = np.asarray(image).astype(np.uint16) + (255 - alpha[:, :, None])
+        return Image.fromarray(np.minimum(light, 255).astype(np.uint8))
+    white = Image.new("RGB", image.size, "white")
+    white.paste(image, mask=Image.fromarray(np.ascontiguousarray(alpha)))
+    return white
 
 
 def _alpha(image: Image.Image) -> Image.Image | None:
-    """The alpha channel, or None where it is missing or nowhere transparent."""
+    """The alpha channel, or None where there is none or it is opaque everywhere."""
     if not image.has_transparency_data:
         return None
     alpha = image.convert("RGBA").getchannel("A")

@@ -1,7 +1,7 @@
-"""Inputs as the user wrote them become a list of picture files, in a stable order.
+"""Inputs as the user wrote them become a list of image files, in a stable order.
 
 - A file named on its own is always taken, whatever its suffix; reading it decides.
-- A folder is searched with its sub-folders. Known picture suffixes are taken in any case; hidden
+- A folder is searched with its sub-folders. Known image suffixes are taken in any case; hidden
   names and everything else are listed as skipped. Order is natural: 2.png before 10.png.
 - A glob (``*``, ``?``, ``[...]``, ``**``) is tried when no path of that name exists. Its matches
   are filtered like a folder's, unless the pattern itself ends in a suffix.
@@ -9,7 +9,7 @@
 - ``-`` is a list of paths on standard input, separated by NUL bytes if it has any, else by lines.
 
 Pipes, sockets and devices are never opened. Links are followed; a folder is entered once, so that
-loops end. The same name given twice is taken once; a link beside its target is a picture too.
+loops end. The same name given twice is taken once; a link beside its target is an image too.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, get_args
+from typing import TYPE_CHECKING, TextIO
 
 from attnviz.domain import SUMMARY, ImageFile
-from attnviz.domain.options import command_name
-from attnviz.domain.requests import CommandRequest
+from attnviz.domain.kinds import FIGURE_COMMANDS
 from attnviz.errors import AttnvizError, ImageError
-from attnviz.images.formats import PICTURE_SUFFIXES
-from attnviz.images.names import natural_key, shown
+from attnviz.images.formats import IMAGE_SUFFIXES
+from attnviz.images.names import natural_key, printable
 from attnviz.storage import Address, is_address, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MAGIC = frozenset("*?[")
-_WRITTEN_MARKS = frozenset("." + command_name(kind()) for kind in get_args(CommandRequest))
+_WRITTEN_MARKS = frozenset(f".{command}" for command in FIGURE_COMMANDS)
 _WRITTEN_SUMMARIES = tuple(f"{mark}.{SUMMARY}." for mark in sorted(_WRITTEN_MARKS))
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the inputs came to.
+class FoundImages:
+    """The files that the inputs name.
 
-    ``skipped``: paths met on a search that are no pictures, each with the reason in a few words.
-    ``missing``: inputs that gave nothing, as written, each with its error; the others stand.
+    ``skipped``: paths met on a search that are not images, each with the reason in a few words.
+    ``missing``: inputs without any image, as written, each with its error.
     """
 
     files: tuple[ImageFile, ...]
@@ -52,8 +51,8 @@ class Found:
 
 def find_images(
     inputs: Sequence[str], *, stdin: TextIO | None = None, exclude: Path | None = None
-) -> Found:
-    """All pictures that the inputs name.
+) -> FoundImages:
+    """All images that the inputs name.
 
     ``exclude`` is the output folder: searches do not enter it. Where it is itself searched, files
     named like the figures of an earlier run (``cat.heads.png``) are skipped instead. Nothing is
@@ -69,7 +68,7 @@ def find_images(
             search.miss("-", "lists no paths", "write one path a line")
         for path in listed:
             search.take_path(path)
-    return search.found()
+    return search.result()
 
 
 def _read_list(stream: TextIO) -> list[str]:
@@ -82,7 +81,7 @@ def _read_list(stream: TextIO) -> list[str]:
 
 
 class _Search:
-    """One search over all inputs: collects what is found, skipped and missing, in order."""
+    """One search over all inputs: collects files, skipped paths and missing inputs, in order."""
 
     def __init__(self, exclude: Path | None) -> None:
         self._exclude = None if exclude is None else Path(os.path.realpath(exclude))
@@ -91,13 +90,13 @@ class _Search:
         self._skipped: dict[Path, str] = {}
         self._missing: list[tuple[str, AttnvizError]] = []
 
-    def found(self) -> Found:
-        return Found(
+    def result(self) -> FoundImages:
+        return FoundImages(
             tuple(self._files.values()), tuple(self._skipped.items()), tuple(self._missing)
         )
 
     def miss(self, written: str, reason: str, hint: str) -> None:
-        name = "standard input" if written == "-" else shown(written) or "''"
+        name = "standard input" if written == "-" else printable(written) or "''"
         self._missing.append((written, ImageError(f"{name} {reason}", hint)))
 
     def take_input(self, written: str) -> None:
@@ -127,14 +126,14 @@ class _Search:
             return
         if stat.S_ISDIR(mode):
             if not self._take_folder(path, base=path):
-                self._miss_pictures(written, "holds no pictures")
+                self._miss_images(written, "holds no images")
         elif stat.S_ISREG(mode):
             self._add(path, Path(path.name))
         else:
-            self.miss(written, "is a pipe, socket or device", "save the picture to a file")
+            self.miss(written, "is a pipe, socket or device", "save the image to a file")
 
     def _take_address(self, written: str, magic: int | None) -> None:
-        """Take a file of a store, all pictures of a folder there, or the matches of a glob."""
+        """Take a file of a store, all images of a folder there, or the matches of a glob."""
         base, pattern = Address(written), ""
         if magic is not None:
             cut = written.rindex("/", 0, magic)
@@ -148,19 +147,19 @@ class _Search:
             self.miss(written, _why_not(base, error), "check the address")
             return
         any_suffix = not _MAGIC.intersection(Path(pattern).suffix) and Path(pattern).suffix != ""
-        pictures = 0
+        images = 0
         for name in names:
             if any(part.startswith(".") for part in Path(name).parts):
                 self._skipped[base / name] = "hidden"
-            elif not any_suffix and Path(name).suffix.lower() not in PICTURE_SUFFIXES:
-                self._skipped[base / name] = "no picture suffix"
+            elif not any_suffix and Path(name).suffix.lower() not in IMAGE_SUFFIXES:
+                self._skipped[base / name] = "no image suffix"
             elif self._is_own_output(base / name):
                 self._skipped[base / name] = "a figure of an earlier run"
             else:
                 self._add(base / name, Path(name))
-                pictures += 1
-        if not pictures:
-            self._miss_pictures(written, "matches no pictures" if pattern else "holds no pictures")
+                images += 1
+        if not images:
+            self._miss_images(written, "matches no images" if pattern else "holds no images")
 
     def _take_glob(self, pattern: str) -> None:
         parts = Path(pattern).parts
@@ -169,33 +168,33 @@ class _Search:
         try:
             matches = sorted(set(base.glob(str(moving))), key=natural_key)
         except (OSError, ValueError, NotImplementedError) as error:
-            self.miss(pattern, f"is no valid glob: {error}", "** stands alone between slashes")
+            self.miss(pattern, f"is not a valid glob: {error}", "** stands alone between slashes")
             return
         any_suffix = _MAGIC.isdisjoint(moving.suffix) and moving.suffix != ""
         hidden_too = any(part.startswith(".") for part in moving.parts)
-        pictures = 0
+        images = 0
         for match in matches:
             inner = match.relative_to(base)
             if not hidden_too and any(part.startswith(".") for part in inner.parts):
                 self._skipped[match] = "hidden"
             elif os.path.isdir(match):  # noqa: PTH112 - Path's raises where it may not look
-                pictures += self._take_folder(match, base)
+                images += self._take_folder(match, base)
             else:
-                pictures += self._offer(match, base, any_suffix=any_suffix)
+                images += self._offer(match, base, any_suffix=any_suffix)
         if not matches:
             self.miss(pattern, "does not exist, and as a glob matches nothing", "check the path")
-        elif not pictures:
-            self._miss_pictures(pattern, "matches no pictures")
+        elif not images:
+            self._miss_images(pattern, "matches no images")
 
-    def _miss_pictures(self, written: str, reason: str) -> None:
-        # An error that already names this very input says more.
+    def _miss_images(self, written: str, reason: str) -> None:
+        # An earlier error about this input says more.
         if all(earlier != written for earlier, _ in self._missing):
             endings = "known suffixes are .jpg, .png, .tif, .webp and the like"
             self.miss(written, reason, f"{endings}; name a file itself to have it tried")
 
     def _take_folder(self, folder: Path, base: Path) -> int:
-        """Search a folder and all below it; the number of pictures there."""
-        pictures, entered = 0, set[tuple[int, int]]()
+        """Search a folder and all below it; the number of images there."""
+        images, entered = 0, set[tuple[int, int]]()
         pending = self._entries(folder, entered)
         while pending:
             entry = pending.pop()
@@ -203,12 +202,12 @@ class _Search:
             if entry.name.startswith("."):
                 self._skipped[path] = "hidden"
             elif not os.path.isdir(path):  # noqa: PTH112 - Path's raises where it may not look
-                pictures += self._offer(path, base, any_suffix=False)
+                images += self._offer(path, base, any_suffix=False)
             elif self._exclude is not None and self._resolved(path) == self._exclude:
                 self._skipped[path] = "the output folder"
             else:
                 pending += self._entries(path, entered)
-        return pictures
+        return images
 
     def _entries(self, folder: Path, entered: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
         """What a folder holds, last name first; nothing where it was entered before."""
@@ -226,9 +225,9 @@ class _Search:
         return sorted(entries, key=lambda entry: natural_key(Path(entry.name)), reverse=True)
 
     def _offer(self, path: Path, base: Path, *, any_suffix: bool) -> int:
-        """Take a file that a search met, if it is a picture: 1, else 0."""
-        if not any_suffix and path.suffix.lower() not in PICTURE_SUFFIXES:
-            self._skipped[path] = "no picture suffix"
+        """Take a file that a search met, if it is an image: 1, else 0."""
+        if not any_suffix and path.suffix.lower() not in IMAGE_SUFFIXES:
+            self._skipped[path] = "no image suffix"
             return 0
         if self._is_own_output(path):
             self._skipped[path] = "a figure of an earlier run"
@@ -253,9 +252,9 @@ class _Search:
         return self._resolved(path.parent).is_relative_to(self._exclude)
 
     def _add(self, path: Path, relative: Path) -> None:
-        # The folder is resolved, the file is not: a link to a picture has a name of its own.
-        place = self._resolved(path.parent) / path.name
-        self._files.setdefault(place, ImageFile(path, relative))
+        # The folder is resolved, the file is not: a link to an image has a name of its own.
+        resolved = self._resolved(path.parent) / path.name
+        self._files.setdefault(resolved, ImageFile(path, relative))
 
     def _resolved(self, folder: Path) -> Path:
         """The folder without links. Remembered: a folder of thousands asks thousands of times."""
@@ -266,7 +265,7 @@ class _Search:
 
 def _first_magic(written: str) -> int | None:
     """Where a glob begins in an address."""
-    return next((place for place, sign in enumerate(written) if sign in _MAGIC), None)
+    return next((index for index, sign in enumerate(written) if sign in _MAGIC), None)
 
 
 def _why_not(path: Path, error: Exception) -> str:
@@ -275,4 +274,4 @@ def _why_not(path: Path, error: Exception) -> str:
         return "is a link to nothing" if linked else "does not exist"
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be opened: {error.strerror.lower()}"
-    return f"is no valid path: {error}"
+    return f"is not a valid path: {error}"

@@ -1,4 +1,4 @@
-"""From a picture to a model input whose sides are multiples of the patch, and the way back.
+"""From an image to a model input whose sides are multiples of the patch, and the way back.
 
 Which size, by request (S an int, h x w a Size) and fit:
 
@@ -9,14 +9,14 @@ Which size, by request (S an int, h x w a Size) and fit:
     None        as S = native height (3)   native size   as native size        as native size
 
 (1) Aspect kept, then each side resized to the nearest multiple of the patch, at least one, never
-    above h x w. With S the longer side is at most 16 S: a picture that is more than 16 times as
+    above h x w. With S the longer side is at most 16 S: an image that is more than 16 times as
     long as wide is scaled down until it is, since its tokens would fill any memory.
-(2) The picture stands top left; right and below it is the mean colour, which normalises to 0.
-(3) A native size that is no multiple of the patch is rounded to the nearest one.
+(2) The image is at the top left; right and below it is the mean colour, which normalises to 0.
+(3) A native size that is not a multiple of the patch is rounded to the nearest one.
 
-An exact size (squash, crop, pad) that is no multiple of the patch is a UsageError: a user's number
-is never rounded in silence. Under "original" a side shorter than one patch is enlarged to one.
-Resampling is one step with the model's own filter; a picture that has the right size is untouched.
+An exact size (squash, crop, pad) that is not a multiple of the patch is a UsageError: a user's
+number is never rounded in silence. Under "original" a side shorter than a patch becomes one.
+Resampling is one step with the model's own filter; an image that has the right size is untouched.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from PIL import Image
 
 from attnviz.domain import Box, Fit, FitGeometry, PreparedImage, Size
 from attnviz.errors import UsageError
+from attnviz.images.sizes import as_size, check_size
 
 if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FloatArray, ModelInfo, RgbImage
@@ -45,30 +46,12 @@ _FILTERS = {
 }
 
 
-def check_size(patch: int, size: SizeRequest, fit: Fit) -> None:
-    """Raise UsageError for a size that no picture can be given. Needs no picture."""
-    if size is None or size == "original":
-        return
-    sides = Size(size, size) if isinstance(size, int) else Size(*size)
-    for side in sides:
-        if side < patch:
-            raise UsageError(
-                f"size {side} is smaller than one patch of {patch} pixels",
-                f"give at least --size {patch}",
-            )
-        if fit is not Fit.ASPECT and side % patch:
-            below = side // patch * patch
-            raise UsageError(
-                f"size {side} is no multiple of the patch size {patch}, which --fit {fit} needs",
-                f"the nearest are {below} and {below + patch}",
-            )
-
-
 def plan_fit(original: Size, patch: int, native: Size, size: SizeRequest, fit: Fit) -> FitGeometry:
-    """The model input for a picture of size ``original``, and the region of it that is covered.
+    """The model input for an image of size ``original``, and the region of it that is covered.
 
     Raises UsageError as ``check_size`` does.
     """
+    size = as_size(size)
     check_size(patch, size, fit)
     if size == "original":
         return _plan_original(original, patch, fit)
@@ -78,7 +61,7 @@ def plan_fit(original: Size, patch: int, native: Size, size: SizeRequest, fit: F
     if size is None:
         target = Size(*(_nearest_multiple(side, 1, patch) for side in native))
     else:
-        target = Size(size, size) if isinstance(size, int) else Size(*size)
+        target = Size(size, size) if isinstance(size, int) else size
     if fit is Fit.SQUASH:
         region = _whole(original)
     elif fit is Fit.CROP:
@@ -96,10 +79,11 @@ def prepare(
     mean: tuple[float, float, float] | None = None,
     std: tuple[float, float, float] | None = None,
 ) -> PreparedImage:
-    """Fit and normalise one picture; ``mean`` and ``std`` replace the model's.
+    """Fit and normalise one image; ``mean`` and ``std`` replace the model's.
 
-    The picture's pixels stay as they are; a note is added where its sides were limited.
+    The image's pixels stay as they are; a note is added where its sides were limited.
     """
+    size = as_size(size)
     geometry = plan_fit(image.size, info.patch, info.native_size, size, fit)
     content = _resample(image.pixels, geometry, info.interpolation)
     tensor = np.zeros((3, *geometry.model_input), dtype=np.float32)
@@ -158,7 +142,7 @@ def _plan_original(original: Size, patch: int, fit: Fit) -> FitGeometry:
 
 
 def _centred_region(original: Size, target: Size) -> Box:
-    """The largest rectangle of the target's shape, in the middle of the picture."""
+    """The largest rectangle of the target's shape, in the middle of the image."""
     height, width = float(original.height), float(original.width)
     if target.height * original.width <= target.width * original.height:
         height = target.height * original.width / target.width
@@ -166,13 +150,13 @@ def _centred_region(original: Size, target: Size) -> Box:
         width = target.width * original.height / target.height
     top, left = (original.height - height) / 2, (original.width - width) / 2
     if height == target.height and width == target.width:
-        # Half a pixel of offset would blur a picture that needs no resampling.
+        # Half a pixel of offset would blur an image that needs no resampling.
         top, left = float(int(top)), float(int(left))
     return Box(top, left, top + height, left + width)
 
 
 def _inside(original: Size, target: Size) -> Size:
-    """The picture's size scaled to fit inside the target, aspect kept, whole pixels."""
+    """The image's size scaled to fit inside the target, aspect kept, whole pixels."""
     if target.height * original.width <= target.width * original.height:
         width = round(original.width * target.height / original.height)
         return Size(target.height, max(1, width))
@@ -181,7 +165,7 @@ def _inside(original: Size, target: Size) -> Size:
 
 
 def _padded_region(original: Size, target: Size, content: Size) -> Box:
-    """The target in pixels of the picture, of which ``content`` pixels are the whole picture."""
+    """The target in pixels of the image, of which ``content`` pixels are the whole image."""
     return Box(
         0.0,
         0.0,
@@ -191,7 +175,7 @@ def _padded_region(original: Size, target: Size, content: Size) -> Box:
 
 
 def _resample(pixels: ByteArray, geometry: FitGeometry, interpolation: str) -> ByteArray:
-    """The part of the region that lies on the picture, in pixels of the model input."""
+    """The part of the region that lies on the image, in pixels of the model input."""
     original, target, region = geometry.original, geometry.model_input, geometry.region
     bottom, right = min(region.bottom, original.height), min(region.right, original.width)
     height = round(target.height * (bottom - region.top) / (region.bottom - region.top))

@@ -1,7 +1,7 @@
-"""The picture formats that are read, and the suffixes that belong to them.
+"""The image formats that are read, and the suffixes that belong to them.
 
-The list is short on purpose: every further decoder is one more that a damaged file can upset, and
-some of Pillow's start other programs (EPS). Imports no Pillow, so that finding pictures is quick.
+The list is short on purpose: every further decoder is one more that a damaged file can crash, and
+some of Pillow's start other programs (EPS). Imports no Pillow, so that finding images is quick.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
 }
 """Pillow's name of each format and its suffixes, lower case."""
 
-PICTURE_SUFFIXES = frozenset(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+IMAGE_SUFFIXES = frozenset(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
 
-# A phone's JPEG that carries a second picture is an MPO; both are rightly named .jpg.
+# A phone's JPEG that carries a second image is an MPO; both are rightly named .jpg.
 _SAME_FAMILY = {"MPO": "JPEG", "DIB": "BMP"}
 
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
@@ -68,7 +68,7 @@ def plug_in_for(data: bytes) -> PlugIn | None:
 def suffix_fits(suffix: str, pillow_format: str) -> bool:
     """Whether the suffix says what the content is. An unknown suffix says nothing: True."""
     lower = suffix.lower()
-    if lower not in PICTURE_SUFFIXES:
+    if lower not in IMAGE_SUFFIXES:
         return True
     family = _SAME_FAMILY.get(pillow_format, pillow_format)
     members = [name for name in SUFFIXES if _SAME_FAMILY.get(name, name) == family]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _DIGITS = re.compile(r"(\d+)")
 
 
-def shown(name: PurePath | str) -> str:
+def printable(name: PurePath | str) -> str:
     """The name on one line that any terminal prints: control and undecodable characters escaped."""
     text = str(name)
     if text.isprintable():
@@ -28,6 +28,6 @@ def natural_key(path: PurePath) -> tuple[tuple[tuple[str | int, ...], str], ...]
 
 
 def _text_and_numbers(part: str) -> tuple[str | int, ...]:
-    # Splitting at the digits alternates text and numbers, so that equal places hold equal types.
+    # Splitting at the digits alternates text and numbers, so that equal positions hold equal types.
     pieces = _DIGITS.split(part.casefold())
-    return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces))
+    return tuple(int(piece) if index % 2 else piece for index, piece in enumerate(pieces))

@@ -1,8 +1,8 @@
-"""Pillow's warnings, kept inside the thread that reads a picture.
+"""Pillow's warnings, kept inside the thread that reads an image.
 
 ``warnings.catch_warnings`` swaps a list that all threads share: two readers that overlap may
 restore it in the wrong order and leave the process with filters that nobody asked for. So one
-filter is put up for good that matches only in a thread inside ``quiet()``, and nowhere else.
+filter is installed for good that matches only in a thread inside ``quiet()``, and nowhere else.
 """
 
 from __future__ import annotations

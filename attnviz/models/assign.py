@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from attnviz.errors import CheckpointError
 from attnviz.models.precision import cast
 from attnviz.models.weights.checkpoint import Checkpoint
-from attnviz.models.weights.facts import SEPARATE_BIAS
-from attnviz.models.weights.layouts import HEADS
+from attnviz.models.weights.grid import shape_of
+from attnviz.models.weights.inferred import SEPARATE_BIAS
+from attnviz.models.weights.layouts import HEADS, POOL
 
 ROPE_TOLERANCE = 0.01
 """Relative; Meta stores rotation periods rounded to bfloat16, which is within 0.4 %."""
@@ -21,13 +22,15 @@ def load_strictly(module: nn.Module, checkpoint: Checkpoint) -> int:
     """Give the module the checkpoint's tensors in place of its own; return how many were loaded.
 
     Half-precision tensors become float32, all others stay where they are mapped. Heads on either
-    side may be without counterpart. Buffers that timm does not save (key bias, rotation periods)
-    are set where the file has them. The module must be built for the stored grid of positions.
+    side may be without counterpart; a pooling head that the checkpoint does not have is removed.
+    Buffers that timm does not save (key bias, rotation periods) are set where the file has them.
+    The module must be built for the stored grid of positions.
 
     Raises:
-        CheckpointError: A backbone tensor is missing, left over, or of another shape or kind.
+        CheckpointError: A backbone tensor is missing, unused, or of another shape or kind.
     """
     path = checkpoint.path
+    _remove_absent_heads(module, checkpoint)
     own = module.state_dict()
     given = {name: tensor for name, tensor in checkpoint.tensors.items() if name in own}
     wanted = [name for name in own if not HEADS.match(name)]
@@ -48,10 +51,15 @@ def load_strictly(module: nn.Module, checkpoint: Checkpoint) -> int:
         if name not in own
         and (name in buffers or not (SEPARATE_BIAS.search(name) and not bool(tensor.any())))
     ]
-    strange = [name for name in rest if name not in buffers and not HEADS.match(name)]
-    if strange:
+    unused = [
+        name
+        for name in rest
+        if name not in buffers and not HEADS.match(name) and not name.startswith(POOL)
+    ]
+    if unused:
         raise CheckpointError(
-            f"{path}: {len(strange)} tensors have no place in the model, the first is {strange[0]}",
+            f"{path}: {len(unused)} tensors have no counterpart in the model, the first is "
+            f"{unused[0]}",
             "the weights are of another model, or of one with other parts",
         )
     _check_rotation(module, checkpoint)
@@ -64,6 +72,14 @@ def load_strictly(module: nn.Module, checkpoint: Checkpoint) -> int:
                 _check(name, checkpoint.tensors[name], buffers[name], checkpoint)
                 buffers[name].copy_(checkpoint.tensors[name])
     return sum(name in given for name in wanted)
+
+
+def _remove_absent_heads(module: Any, checkpoint: Checkpoint) -> None:
+    """Drop what would keep undefined numbers: heads that the checkpoint has no weights for."""
+    if hasattr(module, "attn_pool") and not any(n.startswith(POOL) for n in checkpoint.tensors):
+        module.attn_pool = None
+    if hasattr(module, "fc_norm") and "fc_norm.weight" not in checkpoint.tensors:
+        module.fc_norm = nn.Identity()
 
 
 def move(module: Any, device: torch.device, dtype: torch.dtype) -> Any:
@@ -82,16 +98,16 @@ def move(module: Any, device: torch.device, dtype: torch.dtype) -> Any:
     return module
 
 
-def _check(name: str, tensor: Tensor, place: Tensor, checkpoint: Checkpoint) -> None:
+def _check(name: str, tensor: Tensor, own: Tensor, checkpoint: Checkpoint) -> None:
     if not tensor.is_floating_point():
         kind = str(tensor.dtype).removeprefix("torch.")
         raise CheckpointError(
             f"{checkpoint.path}: {name} is {kind}; quantised weights cannot be read"
         )
-    if tensor.shape != place.shape:
+    if tensor.shape != own.shape:
         raise CheckpointError(
-            f"{checkpoint.path}: {name} is {_shape(tensor)} in the weights, "
-            f"{_shape(place)} in the model",
+            f"{checkpoint.path}: {name} is {shape_of(tensor)} in the weights, "
+            f"{shape_of(own)} in the model",
             "choose the model that these weights were trained for",
         )
 
@@ -101,7 +117,7 @@ def _check_rotation(module: Any, checkpoint: Checkpoint) -> None:
     periods = getattr(getattr(module, "rope", None), "periods", None)
     if periods is None:
         return
-    count, theta = len(periods), checkpoint.facts.rope_theta
+    count, theta = len(periods), checkpoint.inferred.rope_theta
     stored = checkpoint.tensors.get("rope.periods")
     if stored is None and theta is not None:
         stored = theta ** (torch.arange(count, dtype=torch.float32) / count)
@@ -122,7 +138,3 @@ def _range(periods: Tensor) -> str:
 
 def _float32(tensor: Tensor) -> Tensor:
     return tensor.float()  # no copy where it is float32 already
-
-
-def _shape(tensor: Tensor) -> str:
-    return "x".join(str(n) for n in tensor.shape)

@@ -11,16 +11,24 @@ models without them compute the same attention. A file whose biases are not zero
 
 from __future__ import annotations
 
-import difflib
+import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import Positions
+from attnviz.domain import DEFAULT_MODEL, ModelInfo, Positions, Size
+from attnviz.domain.near_names import near_names, suggestion
 from attnviz.errors import UnknownModelError
+
+if TYPE_CHECKING:
+    from attnviz.domain.requests import ModelRequest
 
 NEAR_MATCHES = 4
 NEAR_CUTOFF = 0.55
+
+_TIMM_REPOSITORY = re.compile(r"^(?:hf[-_]hub:)?timm/")
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,11 @@ class ModelSpec:
     gated_mlp: bool = False
     rotary: bool = False
     packaged: str = ""
+
+    @property
+    def native(self) -> Size:
+        """The square input that is used when no size is given."""
+        return Size(self.native_size, self.native_size)
 
     @property
     def repository(self) -> str:
@@ -104,7 +117,7 @@ def _table(specs: Iterable[ModelSpec]) -> dict[str, ModelSpec]:
     table: dict[str, ModelSpec] = {}
     for spec in specs:
         if spec.name in table:
-            raise ValueError(f"two models are called {spec.name}")
+            raise ValueError(f"two models have the name {spec.name}")
         table[spec.name] = spec
     return table
 
@@ -137,7 +150,6 @@ MODELS = _table(
             "Apache-2.0",
             "arXiv:2104.14294",
             "demo.safetensors",
-            positions=Positions.TIMM,
             layer_scale=False,
             packaged="demo.safetensors",
         ),
@@ -153,12 +165,49 @@ ALIASES = {
 
 
 def find_spec(name: str) -> ModelSpec | None:
-    """The model of that name, alias or full timm tag; None when the catalogue has none."""
+    """The model of that name, alias, full timm tag or repository; None when there is none."""
     spec = MODELS.get(ALIASES.get(name, name))
     if spec is not None:
         return spec
+    tag = _TIMM_REPOSITORY.sub("", name)
     hub = (each for each in MODELS.values() if not each.packaged)
-    return next((each for each in hub if each.timm_name == name), None)
+    return next((each for each in hub if each.timm_name == tag), None)
+
+
+def known_info(request: ModelRequest) -> ModelInfo | None:
+    """What is known of a model by its name and ``--model-arg`` alone; None for other models.
+
+    No weights are looked at: whether they come with a classifier is known only of models that are
+    named without a checkpoint, and that have none.
+    """
+    named = request.name or (None if request.checkpoint else DEFAULT_MODEL)
+    spec = None if named is None else find_spec(named)
+    if spec is None:
+        return None
+    sizes: Any = {
+        "patch": spec.patch,
+        "width": spec.width,
+        "depth": spec.depth,
+        "heads": spec.heads,
+    }
+    sizes |= {name: value for name, value in request.args.items() if name in sizes}
+    registers = request.args.get("registers", spec.registers)
+    return ModelInfo(
+        name=spec.name,
+        timm_name=spec.timm_name,
+        **sizes,
+        prefix=1 + registers,
+        registers=registers,
+        has_cls=True,
+        native_size=spec.native,
+        mean=(0.0, 0.0, 0.0),
+        std=(1.0, 1.0, 1.0),
+        interpolation="bicubic",
+        positions=spec.positions,
+        weights="",
+        random_weights=request.random_weights,
+        classes=0 if request.checkpoint is None else sys.maxsize,
+    )
 
 
 def packaged_weights(spec: ModelSpec) -> Path:
@@ -167,16 +216,19 @@ def packaged_weights(spec: ModelSpec) -> Path:
 
 
 def unknown_model(name: str, more_names: Iterable[str] = ()) -> UnknownModelError:
-    """The error for a name that nobody knows, with near matches from here and ``more_names``."""
+    """The error for an unknown name, with near matches from here and ``more_names``."""
     own = [*MODELS, *ALIASES]
-    near = difflib.get_close_matches(name, own, n=NEAR_MATCHES, cutoff=NEAR_CUTOFF)
-    if len(near) < NEAR_MATCHES:
-        more = difflib.get_close_matches(name, more_names, n=NEAR_MATCHES, cutoff=NEAR_CUTOFF)
-        near = list(dict.fromkeys([*near, *more]))[:NEAR_MATCHES]
-    message = f"there is no model {name!r}"
-    if near:
-        message += f"; did you mean {' or '.join(near)}?"
-    return UnknownModelError(message, "attnviz models lists all; a timm name of a ViT works too")
+    names = [
+        near
+        for known in (own, more_names)
+        for near in near_names(name, known, count=NEAR_MATCHES, cutoff=NEAR_CUTOFF)
+    ]
+    hint = suggestion(list(dict.fromkeys(names))[:NEAR_MATCHES])
+    return UnknownModelError(
+        f"there is no model {name!r}" + (f"; {hint}" if hint else ""),
+        "attnviz models lists all; names of timm's ViTs and ORG/NAME of the Hugging Face hub work "
+        "too",
+    )
 
 
 def cached(spec: ModelSpec) -> bool:

@@ -1,14 +1,15 @@
-"""Which weights a request means, told by their hash, without building a model."""
+"""The hash of the weights that a request means, without building a model."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from attnviz.domain import DEFAULT_MODEL
-from attnviz.models import backbone
+from attnviz.models import build
 from attnviz.models.catalogue import find_spec, packaged_weights
 from attnviz.models.weights.checkpoint import digest_of
-from attnviz.models.weights.hub import WEIGHTS_FILES, cached_weights
+from attnviz.models.weights.hub import cached_folder, cached_weights, repository_of
+from attnviz.models.weights.locate import WEIGHTS_FILES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,12 @@ def _local_weights(name: str) -> Path | None:
         return path if path.is_file() else None
     if spec is not None:
         return cached_weights(spec.repository)
-    if backbone.find_family(name) is None:
+    repository = repository_of(name)
+    if repository is not None:
+        return cached_folder(repository)
+    if build.find_family(name) is None:
         return None
-    repository, file = backbone.hub_repository(name) or ("", None)
-    return cached_weights(repository, (file,) if file else WEIGHTS_FILES) if repository else None
+    timm_repository, file = build.hub_repository(name) or ("", None)
+    if not timm_repository:
+        return None
+    return cached_weights(timm_repository, (file,) if file else WEIGHTS_FILES)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attnviz.domain import ModelInfo
 from attnviz.errors import CheckpointError
 from attnviz.models.weights.checkpoint import Checkpoint
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import Source
 
 _CLASSIFIERS = ("head", "classifier", "cls_classifier")
 _DISTILLED = ("head_dist", "distillation_classifier")
@@ -36,7 +36,7 @@ class Part:
 class ClassHead:
     """A linear classifier of C classes on pooled tokens.
 
-    norm: what the pooled tokens pass first (timm's ``fc_norm``), often nothing.
+    norm: what the pooled tokens pass through first (timm's ``fc_norm``), often nothing.
     """
 
     def __init__(self, parts: tuple[Part, ...], bias: Tensor, norm: nn.Module) -> None:
@@ -75,20 +75,24 @@ class ClassHead:
 def class_head(
     module: Any, checkpoint: Checkpoint, info: ModelInfo, device: torch.device
 ) -> ClassHead | None:
-    """The classifier of a checkpoint, in float32; None where there is none on the module's tokens.
+    """The classifier of a checkpoint, in float32; None where it does not read the module's tokens.
 
     Raises:
         CheckpointError: One that does not fit the backbone.
     """
-    found = checkpoint.heads
-    weight, bias = _linear(found, _CLASSIFIERS)
+    weight, bias = _linear(checkpoint.unused, _CLASSIFIERS)
     pooling = getattr(module, "global_pool", "token")
-    if weight is None or getattr(module, "attn_pool", None) is not None or pooling not in _POOLINGS:
+    if (
+        weight is None
+        or checkpoint.source in _BEFORE_NORM
+        or getattr(module, "attn_pool", None) is not None
+        or pooling not in _POOLINGS
+    ):
         return None
     patches = slice(0 if getattr(module, "pool_include_prefix", False) else info.prefix, None)
     first = slice(0, 1) if pooling == "token" else patches
     parts = [Part(first, weight)]
-    distilled, distilled_bias = _linear(found, _DISTILLED)
+    distilled, distilled_bias = _linear(checkpoint.unused, _DISTILLED)
     if distilled is not None and info.prefix - info.registers > int(info.has_cls):
         parts = [Part(slice(0, 1), weight / 2), Part(slice(1, 2), distilled / 2)]
         bias = _sum(bias, distilled_bias, weight) / 2
@@ -101,26 +105,29 @@ def class_head(
                 f"{checkpoint.path}: its classifier reads {part.weight.shape[1]} numbers, the "
                 f"backbone has {info.width}"
             )
-    norm = _norm(module, found)
+    norm = _norm(module, checkpoint)
     if norm is None:
         return None
-    held = torch.zeros(weight.shape[0]) if bias is None else bias
+    if bias is None:
+        bias = torch.zeros(weight.shape[0])
     return ClassHead(
         tuple(Part(part.tokens, part.weight.to(device)) for part in parts),
-        held.to(device),
+        bias.to(device),
         norm.to(device),
     )
 
 
 _POOLINGS = ("token", "avg")
+_BEFORE_NORM = (Source.HF_CLIP, Source.HF_SIGLIP)
+"""Layouts whose classifiers read tokens before the final norm, or pooled by a learned query."""
 
 
 def _linear(
-    found: Mapping[str, Tensor], names: tuple[str, ...]
+    heads: Mapping[str, Tensor], names: tuple[str, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Weight and bias of the first of these names that is a matrix, in float32."""
     for name in names:
-        weight, bias = found.get(f"{name}.weight"), found.get(f"{name}.bias")
+        weight, bias = heads.get(f"{name}.weight"), heads.get(f"{name}.bias")
         if weight is not None and weight.ndim == 2 and weight.is_floating_point():
             return weight.float(), None if bias is None else bias.float()
     return None, None
@@ -131,16 +138,16 @@ def _sum(left: Tensor | None, right: Tensor | None, weight: Tensor) -> Tensor:
     return (zero if left is None else left) + (zero if right is None else right)
 
 
-def _norm(module: Any, found: Mapping[str, Tensor]) -> nn.Module | None:
+def _norm(module: Any, checkpoint: Checkpoint) -> nn.Module | None:
     """The norm between pooled tokens and classifier with the file's weights; None: not in it."""
     built = getattr(module, "fc_norm", None)
     if built is None or isinstance(built, nn.Identity):
-        return nn.Identity()
-    own = {name: found.get(f"fc_norm.{name}") for name in built.state_dict()}
-    if any(tensor is None for tensor in own.values()):
+        # Without a norm before the pooling either, the file has lost the one behind it.
+        return None if isinstance(module.norm, nn.Identity) else nn.Identity()
+    names = [f"fc_norm.{name}" for name in built.state_dict()]
+    if not all(name in checkpoint.tensors for name in names):
         return None
-    norm: nn.Module = copy.deepcopy(built)
-    norm.load_state_dict(
-        {name: tensor.float() for name, tensor in own.items() if tensor is not None}
-    )
-    return norm.float().requires_grad_(requires_grad=False)
+    own = {name.removeprefix("fc_norm."): checkpoint.tensors[name].float() for name in names}
+    norm: nn.Module = copy.deepcopy(built).float()
+    norm.load_state_dict(own)
+    return norm.requires_grad_(requires_grad=False)

@@ -6,7 +6,7 @@ from attnviz.domain import Size
 from attnviz.errors import CheckpointError
 from attnviz.models.catalogue import MODELS, ModelSpec, find_spec
 from attnviz.models.weights.checkpoint import Checkpoint
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import InferredConfig, Source
 
 _IMAGENET = (0.485, 0.456, 0.406)
 
@@ -21,33 +21,59 @@ _FAMILIES = {
 }
 """Layout to the names that may be meant; a timm file may be any with layer scale."""
 
+_SIZES = {
+    (192, 12): "Ti",
+    (384, 12): "S",
+    (768, 12): "B",
+    (1024, 24): "L",
+    (1280, 32): "H",
+    (1408, 40): "g",
+    (1536, 40): "g",
+    (1664, 48): "G",
+}
+"""Width and depth of the sizes that papers have letters for."""
+
+
+def shape_name(inferred: InferredConfig) -> str:
+    """``ViT-B/16``, as papers call a network of these sizes; empty for sizes without a letter."""
+    letter = _SIZES.get((inferred.width, inferred.depth))
+    return f"ViT-{letter}/{inferred.patch}" if letter else ""
+
 
 def identify(checkpoint: Checkpoint) -> ModelSpec | None:
     """The one model of the catalogue whose layout and shapes the checkpoint has, or None.
 
     A ViT with a classifier, or with other channel means than ImageNet's, is a supervised one of
-    the same shapes and has no name here.
+    the same shapes. Shapes do not prove that these are the weights of the name: they choose how the
+    model is built, and what figures call it is its file.
     """
-    if checkpoint.timm_name is not None:
-        return find_spec(checkpoint.timm_name)
-    found = [spec for spec in MODELS.values() if _is_it(checkpoint, spec)]
-    return found[0] if len(found) == 1 else None
+    if checkpoint.timm is not None:
+        spec = find_spec(checkpoint.timm.name)
+        return spec if spec is not None and _has_sizes(checkpoint.inferred, spec) else None
+    specs = [spec for spec in MODELS.values() if _fits(checkpoint, spec)]
+    return specs[0] if len(specs) == 1 else None
 
 
-def _is_it(checkpoint: Checkpoint, spec: ModelSpec) -> bool:
-    facts, source = checkpoint.facts, checkpoint.source
+def _has_sizes(inferred: InferredConfig, spec: ModelSpec) -> bool:
+    sizes = (inferred.patch, inferred.width, inferred.depth, inferred.registers)
+    return sizes == (spec.patch, spec.width, spec.depth, spec.registers)
+
+
+def _fits(checkpoint: Checkpoint, spec: ModelSpec) -> bool:
+    inferred, source = checkpoint.inferred, checkpoint.source
     # In timm's own files the shapes without layer scale are those of supervised models too.
     family = _FAMILIES.get(source)
     side = spec.native_size // spec.patch
     return (
         (spec.layer_scale if family is None else spec.name.startswith(family))
-        and (facts.patch, facts.width, facts.depth) == (spec.patch, spec.width, spec.depth)
-        and (facts.registers, facts.layer_scale) == (spec.registers, spec.layer_scale)
-        and (facts.gated_mlp, facts.rotary) == (spec.gated_mlp, spec.rotary)
-        and facts.grid == (None if spec.rotary else Size(side, side))
-        and facts.heads in (None, spec.heads)
-        and (facts.in_chans, facts.has_cls, facts.distilled) == (3, True, False)
-        and not facts.qk_norm
+        and _has_sizes(inferred, spec)
+        and inferred.layer_scale == spec.layer_scale
+        and (inferred.gated_mlp, inferred.rotary) == (spec.gated_mlp, spec.rotary)
+        and inferred.grid == (None if spec.rotary else Size(side, side))
+        and inferred.heads in (None, spec.heads)
+        and (inferred.in_chans, inferred.has_cls, inferred.distilled) == (3, True, False)
+        and (inferred.final_norm, inferred.pre_norm, inferred.qk_norm) == ("norm", False, False)
+        and not (inferred.block_biases or inferred.shared_biases)
         and not _is_another_training(checkpoint)
     )
 
@@ -59,9 +85,9 @@ def _is_another_training(checkpoint: Checkpoint) -> bool:
         abs(have - want) > 2e-3 for have, want in zip(preprocessing.mean, _IMAGENET, strict=True)
     ):
         return True
-    if any(name.startswith("local_cls_norm.") for name in checkpoint.ignored):
-        return True  # DINOv3 trained on satellite pictures: ViT-L of the same shapes
-    classifier = any(name.startswith(("classifier.", "head.")) for name in checkpoint.ignored)
+    if any(name.startswith("local_cls_norm.") for name in checkpoint.unused):
+        return True  # DINOv3 trained on satellite images: ViT-L of the same shapes
+    classifier = any(name.startswith(("classifier.", "head.")) for name in checkpoint.unused)
     return classifier and checkpoint.source in (Source.HF_VIT, Source.DINO)
 
 
@@ -74,6 +100,7 @@ def check_against(
     depth: int,
     heads: int,
     registers: int,
+    has_cls: bool,
     in_chans: int = 3,
 ) -> None:
     """Compare a checkpoint with the model that was asked for.
@@ -81,21 +108,22 @@ def check_against(
     Raises:
         CheckpointError: They differ; the message states both numbers.
     """
-    facts = checkpoint.facts
+    inferred = checkpoint.inferred
     for what, have, want in (
-        ("patch size", facts.patch, patch),
-        ("input channels", facts.in_chans, in_chans),
-        ("width", facts.width, width),
-        ("depth", facts.depth, depth),
-        ("register tokens", facts.registers, registers),
-        ("heads", facts.heads, heads),
+        ("patch size", inferred.patch, patch),
+        ("input channels", inferred.in_chans, in_chans),
+        ("width", inferred.width, width),
+        ("depth", inferred.depth, depth),
+        ("register tokens", inferred.registers, registers),
+        ("CLS tokens", int(inferred.has_cls), int(has_cls)),
+        ("heads", inferred.heads, heads),
     ):
         if have is None or have == want:
             continue
         spec = identify(checkpoint)
-        hint = f"these are weights of {spec.name}: use --model {spec.name}" if spec else ""
+        hint = f"their shape is that of {spec.name}: use --model {spec.name}" if spec else ""
         if what == "input channels":
-            hint = f"pictures have {want} channels; the kernels are not adapted"
+            hint = f"images have {want} channels; the kernels are not adapted"
         raise CheckpointError(
             f"{checkpoint.path}: {what} {have} in the weights, {want} in {name}",
             hint or "choose the model that these weights were trained for",

@@ -1,11 +1,11 @@
-"""A model that is being trained, as a backbone of its own that its training never notices.
+"""A snapshot of a model in training, as a backbone of its own that the training never notices.
 
-The live model is read and nothing else: it is not run, hooked, switched to evaluation or moved. Its
-twin is another module whose parameters are views of the live ones, so it costs no second set of
-weights where these are float32. A model of timm's code is copied structure by structure. Any other
-(DINO's and DINOv2's own code, transformers) becomes timm's model of its layout, the one that its
-checkpoint would become; what names and shapes do not tell (heads, norm epsilon, activation, scale)
-is read from the live modules, and refused where timm's model computes something else.
+The live model is only read: it is not run, hooked, switched to evaluation mode or moved. Its
+snapshot is another module whose parameters are views of the live ones, so it costs no second set of
+weights where these are float32. A model of timm's code is copied module by module. Any other (the
+code of DINO and DINOv2, transformers) becomes timm's model of its layout, as its checkpoint would;
+what names and shapes do not tell (heads, norm epsilon, activation, scale) is read from the live
+modules, and refused where timm's model computes something else.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnviz.domain import Positions
+from attnviz.domain import Positions, Size
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import UnsupportedModelError, UsageError
-from attnviz.models import backbone
+from attnviz.models import build
 from attnviz.models.assign import move
 from attnviz.models.backbone import Backbone
-from attnviz.models.load import FAMILIES, assemble
-from attnviz.models.weights import huggingface
-from attnviz.models.weights.checkpoint import Checkpoint, convert_original, original_facts
+from attnviz.models.build import FAMILIES
+from attnviz.models.choose import Weights
+from attnviz.models.load import assemble
+from attnviz.models.weights import hf_config, huggingface
+from attnviz.models.weights.checkpoint import Checkpoint, convert_original, infer_original
 from attnviz.models.weights.networks import preferred
 
 _IMAGENET: dict[str, Any] = {
@@ -46,14 +48,14 @@ _TIMM = frozenset(f"timm.models.{family}" for family in FAMILIES)
 _SCALE_TOLERANCE = 1e-6
 
 
-def twin_of(model: nn.Module, name: str | None = None) -> Backbone:
+def snapshot_backbone(model: nn.Module, name: str | None = None) -> Backbone:
     """The Vision Transformer inside ``model`` as it is now, in evaluation mode and float32.
 
     ``name``: what figures call it; by default the name of its class. Valid until the live weights
-    change. Call it, and run the twin, inside ``undisturbed``.
+    change. Call this, and run the snapshot, inside ``undisturbed``.
 
     Raises:
-        UsageError: There is no Vision Transformer in the model, or there are several.
+        UsageError: The model holds no Vision Transformer, or several.
         UnsupportedModelError: Its attention cannot be shown exactly.
         CheckpointError: Its tensors are not those of a known layout.
     """
@@ -100,16 +102,17 @@ def find_backbone(model: nn.Module) -> nn.Module:
     Raises:
         UsageError: None or several.
     """
-    found: dict[str, nn.Module] = {}
+    backbones: dict[str, nn.Module] = {}
     for name, part in model.named_modules():
         root = f"{name}." if name else ""
-        if _is_vit(part) and not any(root.startswith(outer) for outer in found):
-            found[root] = part
-    chosen = preferred(list(found))
+        if _is_vit(part) and not any(root.startswith(outer) for outer in backbones):
+            backbones[root] = part
+    chosen = preferred(list(backbones))
     if not chosen:
         raise UsageError(
-            f"there is no Vision Transformer in {type(model).__name__}",
-            "a ViT has patch_embed and blocks, or embeddings as in transformers",
+            f"{type(model).__name__} has no known layout of a Vision Transformer",
+            "known are patch_embed and blocks as in timm, DINO and DINOv2, embeddings as in "
+            "transformers, and torchvision's VisionTransformer",
         )
     if len(chosen) > 1:
         names = ", ".join(root.removesuffix(".") for root in chosen)
@@ -117,7 +120,7 @@ def find_backbone(model: nn.Module) -> nn.Module:
             f"{type(model).__name__} holds {len(chosen)} Vision Transformers: {names}",
             "watch one of them",
         )
-    return _plain(found[chosen[0]])
+    return _plain(backbones[chosen[0]])
 
 
 def _plain(part: nn.Module) -> nn.Module:
@@ -127,7 +130,10 @@ def _plain(part: nn.Module) -> nn.Module:
 
 def _is_vit(part: nn.Module) -> bool:
     original = hasattr(getattr(part, "patch_embed", None), "proj") and hasattr(part, "blocks")
-    return original or hasattr(getattr(part, "embeddings", None), "patch_embeddings")
+    torchvision = hasattr(part, "conv_proj") and hasattr(part, "encoder")
+    embeddings = getattr(part, "embeddings", None)
+    hf = any(hasattr(embeddings, name) for name in ("patch_embeddings", "patch_embedding"))
+    return original or torchvision or hf
 
 
 def _cuda_is_used() -> bool:
@@ -142,18 +148,19 @@ def _device_of(model: nn.Module) -> torch.device:
 def _copied(live: Any, name: str) -> Backbone:
     """The same modules once more, without their hooks, around views of the same parameters."""
     if live.patch_embed.proj.weight.shape[1] != 3:
-        raise UnsupportedModelError(f"{name} does not take pictures of 3 channels")
-    twin: Any = copy.deepcopy(live, _known(live))
-    twin = twin.eval().requires_grad_(requires_grad=False)
-    if hasattr(twin, "grad_checkpointing"):
-        twin.grad_checkpointing = False
-    _take_any_size(twin)
-    given = getattr(twin, "pretrained_cfg", None) or {}
-    size = twin.patch_embed.img_size or given["input_size"][1:]
-    twin.pretrained_cfg = _IMAGENET | dict(given) | {"input_size": (3, *size)}
-    info = backbone.read_info(twin, name, type(live).__name__, Positions.TIMM)
-    twin = move(twin, _device_of(live), torch.float32)
-    return Backbone(twin, info, offset=False)
+        raise UnsupportedModelError(f"{name} does not take images of 3 channels")
+    snapshot: Any = copy.deepcopy(live, _known(live))
+    snapshot = snapshot.eval().requires_grad_(requires_grad=False)
+    if hasattr(snapshot, "grad_checkpointing"):
+        snapshot.grad_checkpointing = False
+    _take_any_size(snapshot)
+    given = getattr(snapshot, "pretrained_cfg", None) or {}
+    size = snapshot.patch_embed.img_size or given["input_size"][1:]
+    snapshot.pretrained_cfg = _IMAGENET | dict(given) | {"input_size": (3, *size)}
+    info = build.read_info(snapshot, name, type(live).__name__, Positions.TIMM)
+    info = replace(info, statistics_assumed="mean" not in given)
+    snapshot = move(snapshot, _device_of(live), torch.float32)
+    return Backbone(snapshot, info, offset=False)
 
 
 def _known(live: nn.Module) -> dict[int, Any]:
@@ -176,12 +183,12 @@ def _known(live: nn.Module) -> dict[int, Any]:
     return memo
 
 
-def _take_any_size(twin: Any) -> None:
+def _take_any_size(snapshot: Any) -> None:
     """What timm's ``dynamic_img_size`` switches when a model is built."""
-    embed = twin.patch_embed
+    embed = snapshot.patch_embed
     embed.strict_img_size = False
-    if not getattr(twin, "dynamic_img_size", True):
-        twin.dynamic_img_size, embed.flatten = True, False
+    if not getattr(snapshot, "dynamic_img_size", True):
+        snapshot.dynamic_img_size, embed.flatten = True, False
         embed.output_fmt = type(embed.output_fmt)("NHWC")
 
 
@@ -191,25 +198,35 @@ def _rebuilt(live: nn.Module, name: str) -> Backbone:
     tensors = dict(live.state_dict())
     if huggingface.is_layout(tensors):
         config = _config_of(live)
-        source = huggingface.source_of(config, path)
-        tensors, ignored = huggingface.convert(tensors, source, path)
-        facts = huggingface.facts_of(config, source, tensors, path)
+        source = hf_config.source_of(config, path)
+        tensors, unused = huggingface.convert(tensors, source, path)
+        inferred = hf_config.infer_from_config(config, tensors, path)
     else:
-        source, tensors, ignored = convert_original(tensors, path)
-        facts = original_facts(tensors, source, path)
-        facts = replace(facts, **_settings(live, name, facts.width))
+        source, tensors, unused = convert_original(tensors, path)
+        inferred = infer_original(tensors, source, path, sizes=_sizes(live))
+        inferred = replace(inferred, **_settings(live, name, inferred.width))
     checkpoint = Checkpoint(
-        path, (), None, source, tensors, facts, None, None, tuple(ignored), {}, None
+        path, (), name, None, source, tensors, inferred, None, None, unused, None
     )
     request = ModelRequest(checkpoint=path, device=str(_device_of(live)))
-    twin = assemble(request, None, checkpoint)
-    twin.info = replace(twin.info, name=name)
-    return twin
+    snapshot = assemble(request, Weights(checkpoint=checkpoint))
+    snapshot.head = None  # as of timm's models: a classifier in training is not shown
+    snapshot.info = replace(snapshot.info, name=name, shape="", classes=0)
+    return snapshot
 
 
 def _config_of(live: Any) -> dict[str, Any]:
     config: dict[str, Any] = live.config.to_dict()
     return config
+
+
+def _sizes(live: Any) -> list[Size]:
+    """The input size that the live patch embedding was made for, where it says so."""
+    torchvisions = getattr(live, "image_size", None)
+    size = getattr(getattr(live, "patch_embed", None), "img_size", torchvisions)
+    if isinstance(size, int):
+        size = (size, size)
+    return [Size(*size)] if isinstance(size, tuple | list) and len(size) == 2 else []
 
 
 def _settings(live: nn.Module, name: str, width: int) -> dict[str, Any]:
@@ -225,7 +242,7 @@ def _settings(live: nn.Module, name: str, width: int) -> dict[str, Any]:
         if isinstance(scale, float) and abs(scale - (width / heads) ** -0.5) > _SCALE_TOLERANCE:
             raise UnsupportedModelError(f"{name} scales its attention by {scale:g}, not d^-0.5")
     for part in parts:
-        act = getattr(part, "act", None)
+        act = part if isinstance(part, _ACTIVATIONS) else getattr(part, "act", None)
         if act is not None and not (isinstance(act, nn.GELU) and act.approximate == "none"):
             raise UnsupportedModelError(
                 f"{name} has {type(act).__name__} between its layers, not GELU",
@@ -234,12 +251,16 @@ def _settings(live: nn.Module, name: str, width: int) -> dict[str, Any]:
     return {"heads": heads, "eps": eps}
 
 
+_ACTIVATIONS = (nn.GELU, nn.ReLU, nn.SiLU, nn.Tanh)
+
+
 def _blocks(live: Any) -> list[nn.Module]:
-    return list(live.blocks)
+    blocks = getattr(live, "blocks", None)
+    return list(live.encoder.layers if blocks is None else blocks)
 
 
 def _only(name: str, what: str, values: Iterable[Any]) -> Any:
     different = sorted(set(values))
     if len(different) != 1:
-        raise UnsupportedModelError(f"{name} has no single {what} ({different or 'none found'})")
+        raise UnsupportedModelError(f"{name} has no single {what} ({different or 'none'})")
     return different[0]

@@ -1,4 +1,4 @@
-"""Pages of one size as the frames of a GIF that runs on and on."""
+"""Pages of one size as the frames of a looping GIF."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FRAME_MS = 700
 LAST_MS = 2100
-"""How long a frame stands, and the last one before it all begins again."""
+"""How long a frame is shown, and the last one before the loop starts again."""
 
 _COLOURS = 255
 
@@ -34,19 +34,19 @@ def write_gif(
     """
     from PIL import Image
 
-    pictures = []
+    images = []
     for frame in frames:
         drawn = io.BytesIO()
         frame.savefig(drawn, format="png", dpi=dpi)
-        pictures.append(Image.open(drawn).convert("RGB"))
-    strip = Image.new("RGB", (pictures[0].width, sum(each.height for each in pictures)))
-    for number, each in enumerate(pictures):
-        strip.paste(each, (0, number * pictures[0].height))
+        images.append(Image.open(drawn).convert("RGB"))
+    strip = Image.new("RGB", (images[0].width, sum(each.height for each in images)))
+    for number, each in enumerate(images):
+        strip.paste(each, (0, number * images[0].height))
     palette = strip.quantize(_COLOURS, method=Image.Quantize.MEDIANCUT)
-    paletted = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures]
-    packed = io.BytesIO()
+    paletted = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in images]
+    encoded = io.BytesIO()
     paletted[0].save(
-        packed,
+        encoded,
         format="GIF",
         save_all=True,
         append_images=paletted[1:],
@@ -55,5 +55,5 @@ def write_gif(
         comment=to_json(provenance).encode(),
     )
     with complete_file(path) as stream:
-        stream.write(packed.getvalue())
+        stream.write(encoded.getvalue())
     return WrittenFile(path, "animation")

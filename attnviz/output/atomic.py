@@ -1,4 +1,4 @@
-"""Complete files or none: everything is written beside its place and then moved there."""
+"""Complete files or none: everything is written to a temporary file and then renamed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ _TEMPORARY = ".attnviz-"
 
 _STALE_SECONDS = 3600.0
 
+_TRIES = 20
+"""Runs that begin together in a folder that is not there each make it and remove it again."""
+
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[BinaryIO]:
     """A stream whose content appears under ``path`` when the block ends, not at all if it fails.
 
-    The folder is made if needed. Content reaches the disk before its name does, so that not even a
-    power failure leaves a half file under it.
+    The folder is made if needed, and does not stay without the file. Content reaches the disk
+    before its name does, so that not even a power failure leaves a half file under it.
 
     Raises:
         OutputError: It cannot be written: no permission, disk full, a folder of that name.
@@ -41,7 +44,6 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
             with path.complete() as stream:
                 yield stream
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(path.parent) as (stream, temporary):
             yield stream
             stream.flush()
@@ -49,11 +51,11 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
             stream.close()
             temporary.replace(path)
     except OSError as error:
-        raise explained(path, error) from error
+        raise as_output_error(path, error) from error
 
 
 def probe(folder: Path) -> None:
-    """Make the folder if needed, write a few bytes into it and remove them.
+    """Write a few bytes into the folder and remove them, with every folder made for it.
 
     Raises:
         OSError: That does not work.
@@ -61,7 +63,6 @@ def probe(folder: Path) -> None:
     if isinstance(folder, Address):
         folder.probe()
         return
-    folder.mkdir(parents=True, exist_ok=True)
     with _temporary(folder) as (stream, _):
         stream.write(b"attnviz")
         stream.flush()
@@ -69,7 +70,7 @@ def probe(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed runs left half written in the folder, unless it may still be in use.
+    """Remove partial files of killed runs from the folder, unless they may still be in use.
 
     A file of this machine goes when the process that wrote it is gone; those of other machines,
     which may share the folder, when they are old.
@@ -77,26 +78,49 @@ def sweep(folder: Path) -> None:
     if isinstance(folder, Address):
         return  # an upload that was cut off leaves nothing in most stores, and the rest tell no age
     oldest = time.time() - _STALE_SECONDS
-    for left in folder.glob(f"{_TEMPORARY}*.tmp"):
+    for partial in folder.glob(f"{_TEMPORARY}*.tmp"):
         with suppress(OSError):
-            if _orphaned(left.name) or left.stat().st_mtime < oldest:
-                left.unlink()
+            if _orphaned(partial.name) or partial.stat().st_mtime < oldest:
+                partial.unlink()
 
 
 @contextmanager
 def _temporary(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
     """A new hidden file in the folder, gone at the end unless it was moved.
 
-    Its name says who writes it: machine, process, and a random part.
+    Its name says who writes it: machine, process, and a random part. Folders that were made for it
+    go with it when nothing else is in them.
     """
     owner = f"{_machine()}-{os.getpid()}"
     path = folder / f"{_TEMPORARY}{owner}-{uuid.uuid4().hex[:12]}.tmp"
+    missing = _missing_folders(folder)
     try:
-        with path.open("xb") as stream:
+        with _opened(path) as stream:
             yield stream, path
     finally:
         with suppress(OSError):
             path.unlink(missing_ok=True)
+        with suppress(OSError):
+            for made in missing:
+                made.rmdir()
+
+
+def _missing_folders(folder: Path) -> list[Path]:
+    """The folders that have to be made for this one, innermost first."""
+    missing = []
+    while not folder.exists() and folder != folder.parent:
+        missing.append(folder)
+        folder = folder.parent
+    return missing
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A new file in a folder that is made if needed, and again if another run just removed it."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("xb")
+    return path.open("xb")
 
 
 @lru_cache
@@ -122,8 +146,8 @@ def _orphaned(name: str) -> bool:
     return False
 
 
-def explained(path: Path, error: OSError) -> OutputError:
-    """A failed write in the tool's words."""
+def as_output_error(path: Path, error: OSError) -> OutputError:
+    """A failed write as the error that the command line reports."""
     hints = {
         errno.ENOSPC: "free some space, or choose another folder with --out",
         errno.EDQUOT: "free some space, or choose another folder with --out",

@@ -1,12 +1,14 @@
 """Whether two files of a figure show the same: pixels, drawings and numbers within a tolerance.
 
-The records inside are compared for what was asked (picture, weights, options), not for versions and
-paths, so that a figure may be checked on another machine than the one that drew it.
+The records inside are compared for what was asked (image, weights, options), not for versions and
+paths, so that a figure may be checked on another machine than the one that drew it. PDF and SVG
+files whose bytes differ are compared by what they draw, where something here can draw them.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from attnviz.output import rasterise
 from attnviz.output.current import IDENTITY, differences
 from attnviz.output.read_record import read_record
 
@@ -35,35 +38,34 @@ _SVG_RECORD = re.compile(rb"<metadata>.*?</metadata>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Difference:
-    """How a file differs from what is expected, in words; ``picture``: the two side by side."""
+    """How a file differs from what is expected, in words; ``image``: the two side by side."""
 
     words: str
-    picture: ByteArray | None = None
+    image: ByteArray | None = None
 
 
 def compare(expected: Path, actual: Path, tolerance: float) -> Difference | None:
     """The difference of two files of one kind (PNG, PDF, SVG, NPZ, CSV); None if there is none.
 
-    tolerance: of PNG files, as a root mean square over pixels and channels, 0..255. PDF and SVG
-    must be the same drawing, byte for byte.
+    tolerance: of pixels, as a root mean square over pixels and channels, 0..255. PDF and SVG that
+    nothing here can draw must be the same drawing, byte for byte.
     """
     if not expected.is_file():
         return Difference("is not there")
     asked = _asked(expected, actual)
     match actual.suffix:
         case ".png":
-            found = _compare_pictures(expected, actual, tolerance)
+            result = _compare_pixels(_pixels(expected), _pixels(actual), tolerance)
         case ".npz":
-            found = _compare_numbers(_arrays(expected), _arrays(actual))
+            result = _compare_numbers(_arrays(expected), _arrays(actual))
         case ".csv":
-            found = _compare_numbers(_columns(expected), _columns(actual))
+            result = _compare_numbers(_columns(expected), _columns(actual))
         case _:
-            same = drawing_of(expected) == drawing_of(actual)
-            found = None if same else Difference("is another drawing")
+            result = _compare_drawings(expected, actual, tolerance)
     if not asked:
-        return found
-    words = asked if found is None else f"{asked}; {found.words}"
-    return Difference(words, None if found is None else found.picture)
+        return result
+    words = asked if result is None else f"{asked}; {result.words}"
+    return Difference(words, None if result is None else result.image)
 
 
 def drawing_of(path: Path) -> bytes:
@@ -74,14 +76,14 @@ def drawing_of(path: Path) -> bytes:
     return _SVG_RECORD.sub(b"", data)
 
 
-def side_by_side(expected: ByteArray, actual: ByteArray) -> ByteArray:
+def diff_image(expected: ByteArray, actual: ByteArray) -> ByteArray:
     """Expected, actual and their difference, left to right, (h, w, 3) uint8.
 
     The difference is the largest of the channels, black where there is none, stretched so that its
-    largest value is white. Pictures of other sizes are laid on white, corner on corner.
+    largest value is white. Images of different sizes are placed on white, at the top left.
     """
     size = np.maximum(expected.shape[:2], actual.shape[:2])
-    left, right = (_laid_on_white(pixels, size) for pixels in (expected, actual))
+    left, right = (_padded(pixels, size) for pixels in (expected, actual))
     distance = np.abs(left.astype(np.int16) - right).max(axis=2)
     stretched = (distance * (255 / max(int(distance.max()), 1))).astype(np.uint8)
     gap = np.full((size[0], _GAP, 3), 128, np.uint8)
@@ -98,8 +100,8 @@ def _asked(expected: Path, actual: Path) -> str:
         return "has no record of how it was made"
     wanted = {key: wanted[key] for key in IDENTITY if key in wanted}
     names = differences(record, wanted)
-    told = [_change(name, record, wanted) for name in names]
-    return f"was made with {', '.join(told)}" if told else ""
+    changes = [_change(name, record, wanted) for name in names]
+    return f"was made with {', '.join(changes)}" if changes else ""
 
 
 def _change(name: str, record: dict[str, Any], wanted: dict[str, Any]) -> str:
@@ -109,34 +111,50 @@ def _change(name: str, record: dict[str, Any], wanted: dict[str, Any]) -> str:
     return f"{name} {old}, not {new}"
 
 
-def _compare_pictures(expected: Path, actual: Path, tolerance: float) -> Difference | None:
-    before, after = _pixels(expected), _pixels(actual)
+def _compare_drawings(expected: Path, actual: Path, tolerance: float) -> Difference | None:
+    if drawing_of(expected) == drawing_of(actual):
+        return None
+    before, after = (rasterise.pages_of(path) for path in (expected, actual))
     if before is None or after is None:
-        return Difference("is no PNG file")
+        by = rasterise.RENDERERS.get(actual.suffix, "")
+        return Difference(f"is another drawing{by and f' ({by} would tell how far)'}")
+    if len(before) != len(after):
+        return Difference(f"has {len(before)} pages, not {len(after)}")
+    for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
+        result = _compare_pixels(old, new, tolerance)
+        if result is not None:
+            page = f"page {number}: " if len(before) > 1 else ""
+            return Difference(page + result.words, result.image)
+    return None
+
+
+def _compare_pixels(
+    before: ByteArray | None, after: ByteArray | None, tolerance: float
+) -> Difference | None:
+    if before is None or after is None:
+        return Difference("is not a PNG file")
     if before.shape != after.shape:
         sizes = [f"{pixels.shape[0]}x{pixels.shape[1]}" for pixels in (before, after)]
         words = f"is {sizes[0]} pixels large, not {sizes[1]}"
-        return Difference(words, side_by_side(before, after))
+        return Difference(words, diff_image(before, after))
     distance = np.abs(before.astype(np.int16) - after)
     rms = float(np.sqrt(np.mean(np.square(distance, dtype=np.float64))))
     if rms <= tolerance:
         return None
-    changed = float((distance.max(axis=2) > 0).mean())
-    words = (
-        f"RMS {rms:.3g}, largest {int(distance.max())} of 255, {100 * changed:.2g} % of the pixels"
-    )
-    return Difference(words, side_by_side(before, after))
+    changed = 100 * float((distance.max(axis=2) > 0).mean())
+    words = f"RMS {rms:.3g}, largest {int(distance.max())} of 255, {changed:.2g} % of the pixels"
+    return Difference(words, diff_image(before, after))
 
 
 def _pixels(path: Path) -> ByteArray | None:
     try:
-        with Image.open(path) as image:
+        with Image.open(io.BytesIO(path.read_bytes())) as image:
             return np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError):
         return None
 
 
-def _laid_on_white(pixels: ByteArray, size: NDArray[Any]) -> ByteArray:
+def _padded(pixels: ByteArray, size: NDArray[Any]) -> ByteArray:
     canvas = np.full((*size, 3), 255, np.uint8)
     canvas[: pixels.shape[0], : pixels.shape[1]] = pixels
     return canvas
@@ -144,7 +162,7 @@ def _laid_on_white(pixels: ByteArray, size: NDArray[Any]) -> ByteArray:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files if name != "meta"}
     except (OSError, ValueError, EOFError):
         return None
@@ -152,8 +170,8 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]] | None:
 
 def _columns(path: Path) -> dict[str, NDArray[Any]] | None:
     try:
-        with path.open(newline="", encoding="utf-8", errors="surrogateescape") as stream:
-            rows = list(csv.reader(stream))
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        rows = list(csv.reader(io.StringIO(text, newline="")))
         return {name: np.array(column, float) for name, *column in zip(*rows, strict=True)}
     except (OSError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""The pictures that failed, as a file in the output folder that a script can go by."""
+"""The images that failed, as a file in the output folder for scripts to read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ COLUMNS = ("image", "reason", "hint")
 
 
 def failures_path(folder: Path, shard: Shard | None = None) -> Path:
-    """Where the list goes: ``failures.csv``, or beside a file of that name that is another's.
+    """Where the list goes: ``failures.csv``, or ``attnviz-failures.csv`` where that is another's.
 
-    Of a shard: ``failures.0-of-8.csv``. No figure can meet it: their names hold the command.
+    Of a shard: ``failures.0-of-8.csv``. No figure has that name: theirs hold the command.
     """
     part = "" if shard is None else f".{shard.index}-of-{shard.count}"
     path, second = (folder / name.replace(".csv", f"{part}.csv") for name in (NAME, _SECOND_NAME))

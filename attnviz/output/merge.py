@@ -1,6 +1,6 @@
 """The tables of a run's parts joined into one: the ``--table`` files, or the lists of failures.
 
-Parts keep their order, and rows theirs. A part without a row (a shard of few pictures) adds none.
+Parts keep their order, and rows theirs. A part without a row (a shard of few images) adds none.
 Memory stays flat: rows go through one by one, or row group by row group; only names are kept.
 """
 
@@ -25,8 +25,8 @@ def merge_tables(out: Path, parts: Sequence[Path]) -> WrittenFile:
     """Write the rows of all parts to ``out``; all of them CSV, or all of them Parquet.
 
     Raises:
-        UsageError: Another suffix, a part that is no table, parts with different columns, or a
-            picture that stands in two parts.
+        UsageError: Another suffix, a part that is not a table, parts with different columns, or a
+            image that is in two parts.
         OutputError: ``out`` cannot be written.
     """
     _check_names(out, parts)
@@ -44,20 +44,20 @@ def _check_names(out: Path, parts: Sequence[Path]) -> None:
     for part in parts:
         if part.suffix.lower() != suffix:
             raise UsageError(
-                f"{part} is no {suffix} file, as {out} will be", "merge tables of one format"
+                f"{part} is not a {suffix} file, as {out} will be", "merge tables of one format"
             )
         if not part.is_file():
             raise UsageError(f"{part} does not exist", "check the path")
-    places = [part.absolute() for part in parts]
+    paths = [part.absolute() for part in parts]
     for number, part in enumerate(parts):
-        if places.index(part.absolute()) != number:
+        if paths.index(part.absolute()) != number:
             raise UsageError(f"{part} is given twice")
         if part.absolute() == out.absolute():
             raise UsageError(f"{part} is also the table to write", "give that another name")
 
 
 class _Owners:
-    """Which part each picture stands in: no picture may stand in two."""
+    """Which part each image is in: no image may be in two."""
 
     def __init__(self) -> None:
         self._owners: dict[str, Path] = {}
@@ -67,8 +67,8 @@ class _Owners:
             owner = self._owners.setdefault(image, part)
             if owner is not part:
                 raise UsageError(
-                    f"{image} stands in {owner} and again in {part}",
-                    "leave one of them out; shards of one run share no picture",
+                    f"{image} is in {owner} and again in {part}",
+                    "leave one of them out; shards of one run share no image",
                 )
 
 
@@ -76,24 +76,26 @@ def _check_columns(columns: Sequence[str], part: Path, first: Sequence[str], who
     if tuple(columns) == tuple(first):
         return
     other = [name for name in columns if name not in first]
-    lacking = [name for name in first if name not in columns]
-    told = [f"it {verb} {', '.join(n)}" for verb, n in (("has", other), ("lacks", lacking)) if n]
+    missing = [name for name in first if name not in columns]
+    lines = [f"it {verb} {', '.join(n)}" for verb, n in (("has", other), ("lacks", missing)) if n]
     raise UsageError(
         f"the columns of {part} are not those of {whose}: "
-        f"{' and '.join(told) or 'they stand in another order'}",
+        f"{' and '.join(lines) or 'their order differs'}",
         "merge tables of one command with the same options",
     )
 
 
 def _not_ours(part: Path) -> UsageError:
-    return UsageError(f"{part} has no column {IMAGE}: it is no table of attnviz", "check the path")
+    return UsageError(
+        f"{part} has no column {IMAGE}: it is not a table of attnviz", "check the path"
+    )
 
 
 def _merge_csv(out: Path, parts: Sequence[Path]) -> None:
     owners = _Owners()
     first: tuple[list[str], Path] | None = None
     with complete_file(out) as stream:
-        # File names that are not UTF-8 stand in the tables byte for byte.
+        # File names that are not UTF-8 are in the tables byte for byte.
         text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="")
         writer = csv.writer(text, lineterminator="\n")
         for part in parts:
@@ -120,13 +122,13 @@ def _rows_of_csv(part: Path) -> Iterator[tuple[list[str], list[str]]]:
             for row in rows:
                 if len(row) != len(columns):
                     raise UsageError(
-                        f"{part} is no CSV table: line {rows.line_num} has {len(row)} values, "
+                        f"{part} is not a CSV table: line {rows.line_num} has {len(row)} values, "
                         f"the first has {len(columns)}",
                         "check the file",
                     )
                 yield columns, row
         except csv.Error as error:
-            raise UsageError(f"{part} is no CSV table: {error}", "check the file") from error
+            raise UsageError(f"{part} is not a CSV table: {error}", "check the file") from error
 
 
 def _merge_parquet(out: Path, parts: Sequence[Path]) -> None:
@@ -146,7 +148,9 @@ def _merge_parquet(out: Path, parts: Sequence[Path]) -> None:
             try:
                 tables.append((part, parquet.ParquetFile(stream)))
             except (pa.ArrowInvalid, OSError) as error:
-                raise UsageError(f"{part} is no Parquet file: {error}", "check the path") from error
+                raise UsageError(
+                    f"{part} is not a Parquet file: {error}", "check the path"
+                ) from error
             if IMAGE not in tables[-1][1].schema_arrow.names:
                 raise _not_ours(part)
         filled = [(part, table) for part, table in tables if table.metadata.num_rows]

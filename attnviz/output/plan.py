@@ -1,9 +1,9 @@
-"""All destinations, settled before a model loads or a picture is read.
+"""All destinations, settled before a model loads or an image is read.
 
-A picture's files are ``STEM.COMMAND.SUFFIX``, with a part before the suffix for further pages and
+An image's files are ``STEM.COMMAND.SUFFIX``, with a part before the suffix for further pages and
 overlays: ``cat.heads.png``, ``cat.heads.2.png``, ``cat.heads.head3.png``. Inputs whose names would
-meet, also on a disk that ignores case, keep more of their path, so that every input has a stem of
-its own. The same inputs in any order give the same names.
+collide, also on a disk that ignores case, keep more of their path, so that every input has its own
+stem. The same inputs in any order give the same names.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.errors import UsageError
 from attnviz.output.atomic import probe, sweep
+from attnviz.output.name import COMMAND, STEM, check_placeholders, filled, has_placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +39,7 @@ _HASH_DIGITS = 10
 
 @dataclass(frozen=True)
 class OutputPlan:
-    """Where one picture's files go: the folder, and how their names begin."""
+    """Where one image's files go: the folder, and how their names begin."""
 
     folder: Path
     stem: str
@@ -48,21 +49,31 @@ class OutputPlan:
         """The file with this suffix (``png``, ``npz``, ``csv``), or with a part before it."""
         return self.folder / ".".join(filter(None, (self.stem, self.command, part, suffix)))
 
+    def tail(self, path: Path) -> str:
+        """What follows ``STEM.COMMAND.`` in the name of one of these files."""
+        return path.name.removeprefix(f"{self.stem}.{self.command}.")
+
     def page(self, suffix: str, number: int) -> Path:
         """A page of the figure, counted from 1; the first has the plain name."""
         return self.path(suffix, str(number) if number > 1 else "")
 
 
 def plan_outputs(
-    files: Sequence[ImageFile], command: str, request: OutputRequest
+    files: Sequence[ImageFile],
+    command: str,
+    request: OutputRequest,
+    values: Mapping[str, str] | None = None,
 ) -> dict[ImageFile, OutputPlan]:
-    """One plan a picture, in the order of ``files``, no two of which share a name.
+    """One plan an image, in the order of ``files``, no two of which share a name.
+
+    ``values``: those of the placeholders of ``--name`` that are the same for all images.
 
     Raises:
-        UsageError: A figure would take the place of one of the input pictures, or several
-            pictures would share one ``--name``.
+        UsageError: A figure would overwrite one of the input images, several images would
+            share one ``--name``, or it has a placeholder without a value.
     """
-    stems = _unique_stems(files) if request.name is None else _named(files, request.name)
+    name = f"{{{STEM}}}" if request.name is None else request.name
+    stems = _unique_stems(files, name, values or {COMMAND: command})
     plans = {
         file: OutputPlan(_below(request.folder, file), stem, command)
         for file, stem in zip(files, stems, strict=True)
@@ -72,9 +83,11 @@ def plan_outputs(
 
 
 def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
-    """Create the output folder and prove that it can be written, before anything slow begins.
+    """Prove that the output folder can be written, before anything slow begins.
 
-    What a killed run left half written there, or in the folders of ``plans``, is removed.
+    It is made by the first file that is written to it.
+
+    Partial files of killed runs there, and in the folders of ``plans``, are removed.
 
     Raises:
         UsageError: A file is in the way, there is no permission, or the disk is full.
@@ -82,22 +95,27 @@ def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
     hint = "choose another folder with --out"
     try:
         probe(folder)
-        for place in {folder, *(plan.folder for plan in plans)}:
-            sweep(place)
+        for each in {folder, *(plan.folder for plan in plans)}:
+            sweep(each)
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"--out: {folder} is no folder, a file is in the way", hint) from None
+        raise UsageError(f"--out: {folder} is not a folder, a file is in the way", hint) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--out: {folder} cannot be written ({reason})", hint) from error
 
 
-def _named(files: Sequence[ImageFile], name: str) -> list[str]:
-    if len(files) > 1:
-        raise UsageError(
-            f"--name: {name!r} can name the figure of one picture, and there are {len(files)}",
-            "leave it out: every figure is named after its picture",
-        )
-    return [name] * len(files)
+def check_name(text: str) -> str:
+    """The stem of file names: no path, known placeholders, short enough for a file system.
+
+    Raises:
+        UsageError: Anything else.
+    """
+    if not text.strip() or set(text) & set("/\\\0") or text in (".", ".."):
+        raise UsageError(f"--name: {text!r} is not a file name", "use --out for the folder")
+    if len(os.fsencode(text)) > LONGEST_STEM:
+        raise UsageError(f"--name: {text[:20]!r}... is too long, at most {LONGEST_STEM} bytes")
+    check_placeholders(text)
+    return text
 
 
 def _below(folder: Path, file: ImageFile) -> Path:
@@ -114,16 +132,19 @@ def _keep_inputs(plans: Mapping[ImageFile, OutputPlan], request: OutputRequest) 
             path = plan.path(image_format.value)
             if os.path.abspath(path) in inputs:  # noqa: PTH100
                 raise UsageError(
-                    f"the figure {path} would take the place of an input picture",
+                    f"the figure {path} would overwrite an input image",
                     "choose another folder with --out",
                 )
 
 
-def _unique_stems(files: Sequence[ImageFile]) -> list[str]:
-    """A stem for every file; those that meet move on together to the next way of naming."""
+def _unique_stems(files: Sequence[ImageFile], name: str, values: Mapping[str, str]) -> list[str]:
+    """A name for every file; those that collide move on together to the next value of {stem}."""
     level = [0] * len(files)
     while True:
-        stems = [_NAMINGS[n](file) for n, file in zip(level, files, strict=True)]
+        stems = [
+            shortened_stem(filled(name, {**values, STEM: _NAMINGS[n](file)}))
+            for n, file in zip(level, files, strict=True)
+        ]
         keys = [_key(file, stem) for file, stem in zip(files, stems, strict=True)]
         count = Counter(keys)
         movable = [
@@ -132,6 +153,12 @@ def _unique_stems(files: Sequence[ImageFile]) -> list[str]:
             if count[key] > 1 and level[index] < len(_NAMINGS) - 1
         ]
         if not movable:
+            if not has_placeholder(name, STEM) and max(count.values(), default=1) > 1:
+                raise UsageError(
+                    f"--name: {name!r} can name the figure of one image, and there are "
+                    f"{len(files)}",
+                    f"leave it out, or put {{{STEM}}} into it: the image's own name",
+                )
             return stems
         for index in movable:
             level[index] += 1
@@ -146,26 +173,26 @@ def _key(file: ImageFile, stem: str) -> tuple[str, str]:
 
 
 def _plain(file: ImageFile) -> str:
-    return shortened(file.relative.stem)
+    return shortened_stem(file.relative.stem)
 
 
 def _with_suffix(file: ImageFile) -> str:
-    return shortened(file.relative.name)
+    return shortened_stem(file.relative.name)
 
 
 def _with_folder(file: ImageFile) -> str:
     folder = file.path.parent.name
-    return shortened(f"{folder}-{file.relative.name}" if folder else file.relative.name)
+    return shortened_stem(f"{folder}-{file.relative.name}" if folder else file.relative.name)
 
 
 def _with_hash(file: ImageFile) -> str:
-    return shortened(f"{file.relative.name}-{_digest(os.fsencode(file.path))}")
+    return shortened_stem(f"{file.relative.name}-{_digest(os.fsencode(file.path))}")
 
 
 _NAMINGS: tuple[Callable[[ImageFile], str], ...] = (_plain, _with_suffix, _with_folder, _with_hash)
 
 
-def shortened(stem: str) -> str:
+def shortened_stem(stem: str) -> str:
     """The stem, or its beginning and a hash of all of it where file names would grow too long."""
     encoded = os.fsencode(stem)
     if len(encoded) <= LONGEST_STEM:

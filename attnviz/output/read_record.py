@@ -1,4 +1,4 @@
-"""The record inside a figure or data file, read back."""
+"""The record inside a figure or data file, read back: the only reader of records."""
 
 from __future__ import annotations
 
@@ -15,22 +15,14 @@ if TYPE_CHECKING:
 
 
 _PNG_START = b"\x89PNG\r\n\x1a\n"
-
-
 _MOST_TEXT = 1 << 20
-
-
 _PDF_SUBJECT = re.compile(rb"/Subject\s*\(((?:[^\\()]|\\.|\([^()]*\))*)\)", re.DOTALL)
-
-
 _PDF_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
-
-
 _SVG_DESCRIPTION = re.compile(rb"<dc:description>(.*?)</dc:description>", re.DOTALL)
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """The record inside a PNG, PDF, SVG or NPZ file; None without one, or in a broken file.
+    """The record inside a PNG, PDF, SVG, GIF or NPZ file; None without one, or in a broken file.
 
     Nothing is drawn or decompressed: of a PNG only the chunks before the pixels are read.
     """
@@ -64,21 +56,19 @@ def _from_png(stream: BinaryIO) -> str | None:
 
 
 def _from_pdf(stream: BinaryIO) -> str | None:
-    # The information dictionary stands uncompressed, and near the end.
-    found = None
-    for found in _PDF_SUBJECT.finditer(stream.read()):  # noqa: B007  (the last one counts)
-        pass
-    if found is None:
+    # The information dictionary is not compressed, and near the end: the last subject counts.
+    subjects = list(_PDF_SUBJECT.finditer(stream.read()))
+    if not subjects:
         return None
     unescaped = re.sub(
-        rb"\\(.)", lambda part: _PDF_ESCAPES.get(part[1], part[1]), found[1], flags=re.DOTALL
+        rb"\\(.)", lambda part: _PDF_ESCAPES.get(part[1], part[1]), subjects[-1][1], flags=re.DOTALL
     )
     return unescaped.decode("ascii")
 
 
 def _from_svg(stream: BinaryIO) -> str | None:
-    found = _SVG_DESCRIPTION.search(stream.read(_MOST_TEXT))
-    return html.unescape(found[1].decode("utf-8")) if found else None
+    description = _SVG_DESCRIPTION.search(stream.read(_MOST_TEXT))
+    return html.unescape(description[1].decode("utf-8")) if description else None
 
 
 def _from_npz(stream: BinaryIO) -> str | None:

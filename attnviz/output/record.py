@@ -1,8 +1,9 @@
-"""How a figure was made, as JSON that travels inside it: written by ``write.py``, read back here.
+"""How a figure was made, as JSON that travels inside it.
 
 PNG keeps it in a text chunk named ``attnviz``, PDF in the document's subject, SVG in its
-description, NPZ in the array ``meta``, GIF
-in its comment. It is ASCII, with sorted keys, and holds no date.
+description, NPZ in the array ``meta``, GIF in its comment. It is ASCII, with sorted keys, and
+without a date. ``write.py`` writes it, ``read_record.py`` reads it back, and ``current.py``
+compares it with what is asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from attnviz.domain import WrittenFile
 
 Made = Provenance | Mapping[str, Any]
-"""How a file was made: a picture's provenance, or a record that is none of one picture."""
+"""How a file was made: an image's provenance, or a record of more than one image."""
 
 KEY = "attnviz"
 VERSION = 1
@@ -32,14 +33,16 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
     model = dataclasses.asdict(provenance.model)
     geometry = provenance.geometry
     rows = {"rows": [_row(row) for row in provenance.rows]} if provenance.rows else {}
-    shown: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if provenance.step is not None:
-        shown["step"] = provenance.step
+        more["step"] = provenance.step
     if provenance.checkpoints:
-        shown["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
+        more["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
+    if provenance.mask_sha256 is not None:
+        more["mask_sha256"] = provenance.mask_sha256
     return {
         **rows,
-        **shown,
+        **more,
         "record": VERSION,
         "command": provenance.command,
         "model": model.pop("name"),
@@ -62,7 +65,7 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
 
 
 def _row(provenance: Provenance) -> dict[str, Any]:
-    """What is a row's own in the record of a figure with several."""
+    """The part of the record that belongs to one row of a figure with several."""
     whole = to_dict(provenance)
     return {
         key: whole[key]
@@ -95,7 +98,7 @@ def _record(made: Made) -> Mapping[str, Any]:
 def record_of(
     provenance: Provenance, written: Sequence[WrittenFile], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The record of a finished picture: how it was made, its files, and its table of numbers."""
+    """The record of a finished image: how it was made, its files, and its table of numbers."""
     return {
         **to_dict(provenance),
         "files": [{"path": str(file.path), "kind": file.kind} for file in written],

@@ -1,8 +1,8 @@
-"""The numbers of all pictures of a run in one file, CSV or Parquet, written as they come.
+"""The numbers of all images of a run in one file, CSV or Parquet, written as they come.
 
-One row a row of the figures' tables, after the picture's path; columns in the order of the first
-row. The file grows under a hidden name, so that memory stays flat, and gets its own when the run
-ends.
+One row for each row of the figures' tables, after the image's path; columns in the order of the
+first row. The file grows under a hidden name, so that memory stays flat, and gets its own when
+the run ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from attnviz.domain import WrittenFile
 from attnviz.errors import UsageError
-from attnviz.output.atomic import complete_file, explained, sweep
+from attnviz.output.atomic import as_output_error, complete_file, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".parquet")
 IMAGE = "image"
 _ROWS_A_GROUP = 4096
-"""Rows of a Parquet file that are held back until they are packed together."""
+"""Rows of a Parquet file that are kept in memory until they are written together."""
 
 
 def check_table(path: Path) -> Path:
@@ -52,7 +52,7 @@ def check_table(path: Path) -> Path:
 
 
 class TableFile:
-    """A table under way.
+    """A table that is being written.
 
     Raises:
         OutputError: From every method: it cannot be written.
@@ -68,27 +68,27 @@ class TableFile:
         self._open = True
 
     def add(self, image: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append a picture's rows."""
+        """Append an image's rows."""
         try:
             for row in rows:
                 self._rows.add({IMAGE: str(image), **row})
         except OSError as error:
             self.abandon()
-            raise explained(self._path, error) from error
+            raise as_output_error(self._path, error) from error
 
     def close(self) -> WrittenFile:
-        """Give the file its name. Of a run without a row only the heading ``image`` stands."""
+        """Give the file its name. Without a row, only the heading ``image`` is in it."""
         try:
             self._rows.close()
         except OSError as error:
             self.abandon()
-            raise explained(self._path, error) from error
+            raise as_output_error(self._path, error) from error
         self._open = False
         self._file.__exit__(None, None, None)
         return WrittenFile(self._path, "table")
 
     def abandon(self) -> None:
-        """Leave no trace of it, and an earlier table as it was."""
+        """Discard it, and leave an earlier table as it was."""
         if self._open:
             self._open = False
             # A writer that is not closed would write on when it is collected.
@@ -108,7 +108,7 @@ class _Rows(Protocol):
 
 class _CsvRows:
     def __init__(self, stream: BinaryIO) -> None:
-        # File names that are not UTF-8 stand in the table byte for byte.
+        # File names that are not UTF-8 are in the table byte for byte.
         self._text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="")
         self._writer: csv.DictWriter[str] | None = None
 

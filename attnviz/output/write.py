@@ -1,4 +1,4 @@
-"""Complete files or none: everything is written beside its place and then moved there.
+"""Figures, arrays and tables as files, complete or not at all, with the record of their making.
 
 Two runs with the same input write the same bytes: no dates, no random identifiers.
 """
@@ -10,6 +10,9 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import ImageFormat, WrittenFile
+from attnviz.domain.drawing import largest_dpi
+from attnviz.domain.figure_settings import figure_settings
+from attnviz.errors import OutputError
 from attnviz.output.atomic import complete_file
 from attnviz.output.read_record import read_record
 from attnviz.output.record import KEY, to_json, with_files
@@ -27,18 +30,11 @@ if TYPE_CHECKING:
     from attnviz.output.record import Made
 
 PNG_LEVEL = 2
-"""zlib level: figures are large flat areas, which a quick level packs well. The quickest took a
-third longer for larger files."""
+"""zlib level: figures are large flat areas, which a quick level compresses well. The quickest took
+a third longer and gave larger files."""
 
 MAKER = "attnviz"
 """What a file names as its program; without a version, so that versions do not change bytes."""
-
-VECTOR_SETTINGS: Any = {
-    "pdf.fonttype": 42,
-    "svg.fonttype": "none",
-    "svg.hashsalt": MAKER,
-}
-"""TrueType text that can be selected, and identifiers that depend on the drawing alone."""
 
 
 def write_figures(
@@ -51,8 +47,8 @@ def write_figures(
 ) -> tuple[WrittenFile, ...]:
     """The pages of a figure in every format: one PDF with all pages, else one file a page.
 
-    The first page is written last, so that it stands for a complete figure; its record names the
-    other pages, and the files of ``beside``. Further pages that an earlier run left are removed.
+    The first page is written last, so that its presence means a complete figure; its record names
+    the other pages, and the files of ``beside``. Further pages of an earlier run are removed.
     """
     beside = beside or {}
     written = []
@@ -90,28 +86,39 @@ def write_figure(
     Raises:
         OutputError: It cannot be written.
     """
-    import matplotlib as mpl
-
     if image_format is ImageFormat.PNG:
         return _write_png(_page_image(figure, dpi), path, made, "figure", dpi=(dpi, dpi))
     # Drawn into memory first: whatever goes wrong on the disk is then an OutputError, and
     # whatever goes wrong in the drawing is not.
     drawn = io.BytesIO()
     metadata: dict[str, Any] = _metadata(image_format, made)
-    with mpl.rc_context(VECTOR_SETTINGS):
+    with figure_settings():
         figure.savefig(drawn, format=image_format.value, dpi=dpi, metadata=metadata)
     return _write(path, drawn.getvalue(), "figure")
 
 
 def _page_image(figure: Figure, dpi: int) -> Image:
-    """The page as RGB pixels: none is transparent, and a quarter less is to be packed."""
-    from PIL.Image import frombuffer
+    """The page as RGB pixels: none is transparent, and a quarter less is to be packed.
 
+    Raises:
+        OutputError: It has more pixels than can be drawn.
+    """
+    import numpy as np
+    from PIL.Image import fromarray
+
+    width, height = (float(side) for side in figure.get_size_inches())
+    largest = largest_dpi(width, height)
+    if dpi > largest:
+        raise OutputError(
+            f"a page of {width:g} x {height:.1f} inches is too large for --dpi {dpi}",
+            f"the largest for it is --dpi {largest}",
+        )
     drawn = io.BytesIO()
     figure.set_dpi(dpi)
     figure.savefig(drawn, format="raw", dpi=dpi)
-    size = figure.canvas.get_width_height(physical=True)
-    return frombuffer("RGBA", size, drawn.getvalue()).convert("RGB")
+    columns, rows = figure.canvas.get_width_height(physical=True)
+    pixels = np.frombuffer(drawn.getbuffer(), np.uint8).reshape(rows, columns, 4)
+    return fromarray(pixels).convert("RGB")
 
 
 def write_pages(figures: Sequence[Figure], path: Path, dpi: int, made: Made) -> WrittenFile:
@@ -120,12 +127,11 @@ def write_pages(figures: Sequence[Figure], path: Path, dpi: int, made: Made) -> 
     Raises:
         OutputError: It cannot be written.
     """
-    import matplotlib as mpl
     from matplotlib.backends.backend_pdf import PdfPages
 
     drawn = io.BytesIO()
     with (
-        mpl.rc_context(VECTOR_SETTINGS),
+        figure_settings(),
         PdfPages(drawn, metadata=_metadata(ImageFormat.PDF, made)) as pages,
     ):
         for figure in figures:
@@ -184,7 +190,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], kind: str = "table"
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    # File names that are not UTF-8 stand in the table byte for byte.
+    # File names that are not UTF-8 are in the table byte for byte.
     return _write(path, text.getvalue().encode("utf-8", "surrogateescape"), kind)
 
 

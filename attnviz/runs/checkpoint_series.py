@@ -1,10 +1,8 @@
-"""From the maps of single checkpoints to their evolution: names, order, numbers and the table."""
+"""From the maps of single checkpoints to their evolution, and its table."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,66 +12,28 @@ from attnviz.runs.jaccard import jaccard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from attnviz.domain import BoolArray, FitGeometry, FloatArray
-
-_NUMBERED = re.compile(r"^(.*?)[-_. ]*?0*(\d+)$", re.DOTALL)
-
-
-class Named(NamedTuple):
-    """Checkpoints in the order of the figure. steps: their numbers, or None."""
-
-    paths: tuple[Path, ...]
-    names: tuple[str, ...]
-    steps: tuple[int, ...] | None
-
-
-def name_checkpoints(paths: Sequence[Path]) -> Named:
-    """What checkpoints are called, and their order.
-
-    ``step00500.pth`` and ``step01000.pth`` are step 500 and step 1000, and in this order however
-    they were given. Names that are not one word and different numbers stay, in the order given;
-    files of one name take their folder's before it.
-    """
-    stems = [path.name if path.is_dir() else path.stem for path in paths]
-    count = Counter(stems)
-    names = [
-        f"{path.absolute().parent.name}/{stem}" if count[stem] > 1 else stem
-        for path, stem in zip(paths, stems, strict=True)
-    ]
-    found = [match for name in names if (match := _NUMBERED.match(name))]
-    numbers = [int(match[2]) for match in found]
-    words = {match[1] for match in found}
-    if len(found) < len(names) or len(words) > 1 or len(set(numbers)) < len(numbers):
-        return Named(tuple(paths), tuple(names), None)
-    word = words.pop()
-    order = sorted(range(len(names)), key=numbers.__getitem__)
-    return Named(
-        tuple(paths[place] for place in order),
-        tuple(f"{word} {numbers[place]}".strip() for place in order),
-        tuple(numbers[place] for place in order),
-    )
+    from attnviz.runs.checkpoint_names import CheckpointSeries
 
 
 def join(
     maps: Sequence[HeadsMaps | LayersMaps],
-    named: Named,
+    series: CheckpointSeries,
     geometry: FitGeometry,
     mask: BoolArray | None,
     threshold: float,
 ) -> EvolutionMaps:
     """The maps of all checkpoints together.
 
-    mask: (height, width) bool of the original picture. threshold: the share of the patches'
+    mask: (height, width) bool of the original image. threshold: the share of the patches'
     attention that a mass mask holds.
     """
     first = maps[0]
     of_layers = isinstance(first, LayersMaps)
-    found = [_rows(each) for each in maps]
-    attention, prefix, entropy = (
-        np.stack([rows[place] for rows in found]) for place in range(3)
-    )  # C, R, ...
+    attention, prefix, entropy = map(
+        np.stack, zip(*map(_rows, maps), strict=True)
+    )  # (C, R, gh, gw), (C, R, P), (C, R)
     return EvolutionMaps(
         attention=attention,
         prefix=prefix,
@@ -83,8 +43,8 @@ def join(
         indices=first.layers if isinstance(first, LayersMaps) else first.heads,
         heads=first.heads,
         layer=None if isinstance(first, LayersMaps) else first.layer,
-        names=named.names,
-        steps=named.steps,
+        names=series.names,
+        steps=series.steps,
         query=first.query,
     )
 
@@ -109,12 +69,12 @@ def _jaccard(
 
 
 def table(maps: EvolutionMaps) -> tuple[dict[str, Any], ...]:
-    """One row a checkpoint and head (or layer): weights are shares of 1, entropy is in nats."""
-    kind = maps.rows.value.removesuffix("s")
+    """One row for each checkpoint and head (or layer): weights are shares of 1, entropy in nats."""
+    index_name = maps.rows.value.removesuffix("s")
     return tuple(
         {
             "checkpoint": name,
-            kind: index,
+            index_name: index,
             "max": float(maps.attention[c, r].max()),
             "mean": float(maps.attention[c, r].mean()),
             "entropy": float(maps.entropy[c, r]),

@@ -1,64 +1,77 @@
-"""What a run leaves beside its figures: what failed, the numbers of all pictures, their summary.
+"""What a run leaves beside its figures: its failures, a table of all images, their summary.
 
-Reads the events of a run on their way to whoever shows them; the pipeline knows nothing of it.
+Reads the events of a run on their way to the report; the runs themselves know nothing of it.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attnviz.domain.events import Done, Failed, Gathered, Skipped, Started
+from attnviz.domain.events import Done, Failed, RunFilesWritten, Skipped, Started
 from attnviz.domain.requests import RunRequest
 from attnviz.errors import OutputError
 from attnviz.output.failures import write_failures
 from attnviz.output.table import TableFile
-from attnviz.runs.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attnviz.domain import ImageFile, WrittenFile
     from attnviz.domain.events import Event
-    from attnviz.domain.requests import CompareRequest
+    from attnviz.domain.requests import InputRequest, OutputRequest
+    from attnviz.runs.summary import Summary
 
 
-def gather(request: RunRequest | CompareRequest, events: Iterator[Event]) -> Iterator[Event]:
-    """The events of a run, and one ``Gathered`` where it leaves more files than its figures.
+class _Request(Protocol):
+    """What the requests of all commands that write figures have in common."""
 
-    ``failures.csv`` (each shard's own) is written when something failed, and an earlier run's
-    removed when nothing did. A run that is cut off leaves the failures and the table of what it
+    @property
+    def inputs(self) -> InputRequest: ...
+    @property
+    def output(self) -> OutputRequest: ...
+
+
+def collect_outputs(request: _Request, events: Iterator[Event]) -> Iterator[Event]:
+    """The events of a run, then ``RunFilesWritten`` if it leaves more files than its figures.
+
+    ``failures.csv`` (one for each shard) is written when something failed, and an earlier run's
+    removed when nothing did. A run that is interrupted leaves the failures and the table of what it
     finished, and no summary; one that never started leaves everything as it was.
 
     Raises:
         OutputError: One of the files cannot be written.
         AttnvizError: As the run.
     """
-    gathering = _Gathering(request)
+    collector = _Collector(request)
     try:
         for event in events:
-            gathering.take(event)
+            collector.take(event)
             yield event
     except BaseException:
-        # The run's own end comes first: it may take a moment, and is not to be forgotten.
+        # The run's own clean-up comes first: it may take a moment, and must not be forgotten.
         close = getattr(events, "close", None)
         if close is not None:
             close()
         with suppress(OutputError):
-            gathering.keep()
+            collector.write_partial()
         raise
-    written = gathering.finish()
+    written = collector.write_all()
     if written:
-        yield Gathered(written)
+        yield RunFilesWritten(written)
 
 
-class _Gathering:
-    def __init__(self, request: RunRequest | CompareRequest) -> None:
-        self._request = request
-        self._folder = request.output.folder
+class _Collector:
+    def __init__(self, request: _Request) -> None:
+        self._output = request.output
+        self._shard = request.inputs.shard
         self._table = TableFile(request.output.table) if request.output.table else None
+        # Only runs of one command have a summary.
+        self._summarised = (
+            request if isinstance(request, RunRequest) and request.output.summary else None
+        )
         self._summary: Summary | None = None
-        # Words and not errors, whose tracebacks would hold on to pictures.
+        # Text and not errors, whose tracebacks would keep images in memory.
         self._failures: list[tuple[str, str, str]] = []
         self._started = False
 
@@ -66,32 +79,35 @@ class _Gathering:
         match event:
             case Started():
                 self._started = True
-                if self._request.output.summary and isinstance(self._request, RunRequest):
+                if self._summarised is not None:
+                    # Needs numpy, which a run whose inputs are wrong does without.
+                    from attnviz.runs.summary import Summary
+
                     self._summary = Summary(event.model)
             case Failed():
                 self._failures.append((event.name, event.error.message, event.error.hint))
             case Done() | Skipped():
-                self._count(event.file, event.table)
+                self._add(event.file, event.table)
 
-    def _count(self, file: ImageFile, rows: tuple[dict[str, Any], ...]) -> None:
+    def _add(self, file: ImageFile, rows: tuple[dict[str, Any], ...]) -> None:
         if self._table is not None:
             self._table.add(file.path, rows)
         if self._summary is not None and rows:
             self._summary.add(rows)
 
-    def keep(self) -> list[WrittenFile]:
+    def write_partial(self) -> list[WrittenFile]:
         """Write the failures and the table, of a run that started."""
         if not self._started:
             if self._table is not None:
                 self._table.abandon()
             return []
         written = [] if self._table is None else [self._table.close()]
-        failures = write_failures(self._folder, self._failures, self._request.inputs.shard)
+        failures = write_failures(self._output.folder, self._failures, self._shard)
         return written if failures is None else [*written, failures]
 
-    def finish(self) -> tuple[WrittenFile, ...]:
+    def write_all(self) -> tuple[WrittenFile, ...]:
         """Write everything."""
-        written = self.keep()
-        if self._summary is not None and isinstance(self._request, RunRequest):
-            written += self._summary.write(self._request)
+        written = self.write_partial()
+        if self._summary is not None and self._summarised is not None:
+            written += self._summary.write(self._summarised)
         return tuple(written)

@@ -1,7 +1,7 @@
-"""One command over many pictures. Prints nothing; what happens is yielded as events.
+"""One command over many images. Prints nothing; yields events.
 
-``attnviz.engines.local`` joins the stages on one machine, ``attnviz.engines.ray`` on many. Both
-need torch, which takes seconds to import: it is imported when the inputs are known to be fine and a
+``attnviz.engines.local`` connects the stages on one machine, ``attnviz.engines.ray`` on many. Both
+need torch, which takes seconds to import: that happens once the inputs are known to be valid and a
 cluster has begun to start.
 """
 
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import ImageFile
 from attnviz.domain.events import Event, Failed, Started
+from attnviz.domain.process import available_cores
 from attnviz.domain.requests import RunRequest
-from attnviz.images.find import Found
-from attnviz.images.fit import check_size
+from attnviz.figures.names import missing_glyphs
+from attnviz.images.find import FoundImages
 from attnviz.output.plan import OutputPlan, check_folder
-from attnviz.stages.plan import check_relevance, plan_request
+from attnviz.stages.plan import check_before_loading, plan_request
 
 if TYPE_CHECKING:
     from attnviz.engines.local import LocalRun
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 def run(
     request: RunRequest, model: Backbone | None = None, into: Path | None = None
 ) -> Iterator[Event]:
-    """Draw one command's figures of all pictures.
+    """Draw the figures of one command for all images.
 
-    ``model``: the one that the request names, where it is loaded already. ``into``: write below
-    this folder instead of the request's, under the same names.
+    ``model``: the one that the request names, if it is loaded already. ``into``: write below this
+    folder instead of the request's, under the same names.
 
-    Yields one ``Started``, then one ``Done``, ``Skipped`` or ``Failed`` a picture. Without any
-    picture only the ``Failed`` of the inputs are yielded and no model is loaded. With
+    Yields one ``Started``, then ``Done``, ``Skipped`` or ``Failed`` for each image. If there are no
+    images, only the ``Failed`` of the inputs are yielded and no model is loaded. With
     ``fail_fast`` the first ``Failed`` is the last event.
 
     Raises:
@@ -53,15 +54,19 @@ def run(
 def _events(
     request: RunRequest, model: Backbone | None, into: Path | None
 ) -> Generator[Event, None, None]:
-    check_relevance(request)
+    check_before_loading(request.command, request.model, request.inputs)
     found, plans = plan_request(request, into)
     check_folder(into or request.output.folder, plans.values())
     with _cluster(request, found) as starting:
         if found.files:
+            if model is None and request.cluster is None and request.workers is None:
+                _prepare_drawing()
             model = _checked(request, model)
             work = _joined(starting, request, model, plans)
             total = len(found.files) + len(found.missing)
-            yield Started(total, model.info, model.notes, found.skipped)
+            info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
+            notes = (*model.notes, *missing_glyphs(file.path.name for file in found.files))
+            yield Started(total, info, notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
         if found.files:
@@ -69,25 +74,34 @@ def _events(
                 yield from events
 
 
+def _prepare_drawing() -> None:
+    """Have a second core load what drawing needs, while this one imports and loads the model."""
+    if available_cores() > 1:
+        from attnviz.engines import draw_pool
+
+        draw_pool.make_ready()
+
+
 def _checked(request: RunRequest, model: Backbone | None) -> Backbone:
-    """The model of a request, loaded unless it is there, and able to do what is asked."""
-    from attnviz.attention.compute import check_command
+    """The model of a request, loaded if necessary, and able to do what is asked."""
+    from attnviz.attention.checks import check_request
+    from attnviz.images.sizes import check_size
     from attnviz.models.load import load_backbone
 
     if model is None:
         named = request.model
-        # The machine where a run on a cluster begins need not have the device of its models.
+        # The machine that starts a run on a cluster may not have the device of its models.
         model = load_backbone(replace(named, device="cpu") if request.cluster else named)
-    check_command(model.info, request.command)
+    check_request(model.info, request.command)
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
     return model
 
 
-def _cluster(request: RunRequest, found: Found) -> AbstractContextManager[Starting | None]:
-    """The cluster that a request asks for, starting while the model loads; None without one."""
+def _cluster(request: RunRequest, found: FoundImages) -> AbstractContextManager[Starting | None]:
+    """The cluster that a request asks for, which starts while the model loads; or None."""
     if request.cluster is None or not found.files:
         return nullcontext()
-    # Ray is an extra, and slow to import.
+    # Ray is an optional dependency, and slow to import.
     from attnviz.engines.ray.connect import cluster
 
     return cluster(request.cluster)
@@ -99,7 +113,7 @@ def _joined(
     model: Backbone,
     plans: Mapping[ImageFile, OutputPlan],
 ) -> LocalRun | ClusterRun:
-    """The stages joined, with the model."""
+    """The engine that runs the stages."""
     if starting is None:
         from attnviz.engines.local import LocalRun
 
@@ -107,6 +121,6 @@ def _joined(
     from attnviz.engines.ray.engine import ClusterRun
     from attnviz.stages.model import ModelStage
 
-    # Asked for its errors: those of a command's second picture are told before anything runs.
+    # Raises for a second image that cannot be read, before anything runs.
     ModelStage(request, model)
     return ClusterRun(starting.ray(), request, model, plans)

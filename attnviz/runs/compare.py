@@ -1,151 +1,210 @@
-"""The comparison of pictures and models in one figure; what happens is yielded as events.
+"""One figure of several images and models. Prints nothing; yields events.
 
-Models are loaded one after another, so that one at a time is in memory, and each sees all pictures.
+Models are loaded one after another, so that one at a time is in memory, and each sees all images.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attnviz.attention.compute import check_command
-from attnviz.attention.memory import check_memory
+import numpy as np
+
+from attnviz.attention.checks import check_request
 from attnviz.domain import (
     ComparedMap,
     ComparedRow,
     ImageFile,
     Maps,
     ModelInfo,
-    Picture,
     Provenance,
     RgbImage,
+    Size,
     WrittenFile,
-    sha256_of,
 )
-from attnviz.domain.events import SAME_WORK, Done, Event, Failed, Skipped, Started
-from attnviz.domain.options import compared_options
-from attnviz.domain.requests import CommandRequest, CompareRequest, ShownMap
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.domain.comparison import CompareRequest, MapSpec, compared_arrays, comparison_options
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
+from attnviz.domain.kinds import CommandRequest
+from attnviz.domain.requests import ModelRequest
+from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
-from attnviz.images.find import find_images
-from attnviz.images.fit import check_size, prepare
-from attnviz.images.read import read_image
-from attnviz.models.backbone import Backbone
+from attnviz.figures.names import missing_glyphs
+from attnviz.images.find import FoundImages, find_images
+from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
+from attnviz.models.catalogue import known_info
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
-from attnviz.output.current import recorded_paths
-from attnviz.output.data import compared_arrays
+from attnviz.output.current import recorded_paths, rows_up_to_date
+from attnviz.output.name import STEM, has_placeholder, name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
-from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
+from attnviz.runs.compare_rows import Result, notes_of, rows_of, table_of
 from attnviz.stages.draw import about
-from attnviz.stages.model import maps_of
-from attnviz.stages.read import versions
+from attnviz.stages.plan import check_before_loading, second_digest
+from attnviz.stages.reference import read_second
+from attnviz.stages.single import SingleImage
 
 if TYPE_CHECKING:
-    from attnviz.domain import ByteArray
+    from attnviz.attention.relevance import Reference
 
 COMMAND = "compare"
 
 
-@dataclass(frozen=True, eq=False)
-class _Cell:
-    """One picture under one model: its maps by name, and how they were made."""
-
-    maps: dict[str, ComparedMap]
-    provenance: Provenance
-
-
 def compare(request: CompareRequest) -> Iterator[Event]:
-    """Draw one figure: one ``Started``, a ``Failed`` for each picture that gave nothing, ``Done``.
+    """Draw one figure: a ``Started`` for each model, ``Failed`` for each image left out, ``Done``.
 
-    Rows are pictures, and within a picture models, in the order asked.
+    Rows are images, and within an image models, in the order asked.
 
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
     """
+    if request.relevance is not None:
+        for model in request.models:
+            check_before_loading(request.relevance, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
+    images, failed = _read(request, found)
+    if not images:
+        yield from failed
+        return
+    comparison = _Comparison(request, images, failed, found.skipped)
+    check_folder(request.output.folder, [comparison.plan()])
+    output = request.output
+    if output.skip_existing and not output.every_number and comparison.is_current():
+        yield from failed
+        yield Skipped(images[0].file, UP_TO_DATE)
+        return
+    for wanted in request.models:
+        if comparison.has_images:
+            yield from comparison.run(wanted)
+    yield from comparison.finish()
+
+
+def _read(request: CompareRequest, found: FoundImages) -> tuple[list[RgbImage], list[Failed]]:
     failed = [Failed(name, error) for name, error in found.missing]
-    images: dict[ImageFile, RgbImage] = {}
+    images = []
     for file in found.files:
         try:
-            images[file] = read_image(file, max_pixels=request.inputs.max_pixels)
+            images.append(read_input(file, request.inputs))
         except AttnvizError as error:
             failed.append(Failed(str(file.path), error))
-    if images:
-        plan = _plan(request, list(images))
-        check_folder(request.output.folder, [plan])
-        yield from _figure(request, images, plan, failed, found.skipped)
-    else:
-        yield from failed
+    return images, failed
 
 
-def _plan(request: CompareRequest, files: Sequence[ImageFile]) -> OutputPlan:
-    """Where the one figure goes: named after the first picture, unless ``--name`` names it."""
-    first = files[0]
-    output = request.output
-    if output.name is None and len(files) > 1:
-        more = f"{first.relative.stem}-and-{len(files) - 1}-more"
-        named = ImageFile(first.path, Path(f"{more}{first.relative.suffix}"))
-    else:
+class _Comparison:
+    """A comparison in the making: the images that are left, and what models made of them."""
+
+    def __init__(
+        self,
+        request: CompareRequest,
+        images: list[RgbImage],
+        failed: list[Failed],
+        skipped: tuple[tuple[Path, str], ...],
+    ) -> None:
+        self._request = request
+        self._images = images
+        self._failed = failed
+        self._skipped = skipped
+        self._several = len(images) + len(failed) > 1
+        self._total = 1 + len(failed)
+        self._options = comparison_options(request)
+        self._like_sha256 = None if request.relevance is None else second_digest(request.relevance)
+        self._shown: tuple[MapSpec, ...] = ()
+        self._results: dict[ImageFile, list[Result]] = {image.file: [] for image in images}
+
+    @property
+    def has_images(self) -> bool:
+        """Whether any image is left."""
+        return bool(self._images)
+
+    def plan(self) -> OutputPlan:
+        """Where the figure goes: named after the first image, unless ``--name`` names it."""
+        first, output = self._images[0].file, self._request.output
         named = replace(first, relative=Path(first.relative.name))
-    return plan_outputs([named], COMMAND, output)[named]
+        own_name = output.name is None or has_placeholder(output.name, STEM)
+        if own_name and len(self._images) > 1:
+            more = f"{first.relative.stem}-and-{len(self._images) - 1}-more"
+            named = ImageFile(first.path, Path(f"{more}{first.relative.suffix}"))
+        layer = "last" if self._request.layer is None else self._request.layer
+        values = name_values(COMMAND, self._request.models, layer)
+        return plan_outputs([named], COMMAND, output, values)[named]
 
+    def is_current(self) -> bool:
+        """Whether all files exist, made of the same images and weights with the same options."""
+        plan, output = self.plan(), self._request.output
+        if not all(path.is_file() for path in recorded_paths(plan, output)):
+            return False
+        digests = []
+        for model in self._request.models:
+            digest = None if model.random_weights else weights_digest(model)
+            if digest is None and not model.random_weights:
+                return False
+            digests.append(digest)
+        rows = [(image.sha256, digest) for image in self._images for digest in digests]
+        return rows_up_to_date(plan, output, self._options, rows, self._like_sha256)
 
-def _figure(
-    request: CompareRequest,
-    images: dict[ImageFile, RgbImage],
-    plan: OutputPlan,
-    failed: list[Failed],
-    passed_over: tuple[tuple[Path, str], ...],
-) -> Iterator[Event]:
-    options = compared_options(request)
-    total = 1 + len(failed)
-    output = request.output
-    skip = output.skip_existing and not output.every_number
-    if skip and _stands(request, images, plan, options):
-        yield from failed
-        yield Skipped(next(iter(images)), SAME_WORK)
-        return
-    cells: dict[ImageFile, list[_Cell]] = {file: [] for file in images}
-    several = len(images) + len(failed) > 1
-    shown: tuple[ShownMap, ...] = ()
-    for place, wanted in enumerate(request.models):
+    def run(self, wanted: ModelRequest) -> Iterator[Started | Failed]:
+        """Load a model and run all images through it; those that fail are left out."""
+        info = known_info(wanted)
+        if info is not None:  # before anything is downloaded
+            _checked_commands(self._request, info, resolved(info, self._request))
         model = load_backbone(wanted)
-        shown = _agreed(model.info, request, shown)
-        commands = _checked_commands(request, model.info, shown)
-        yield Started(total, model.info, model.notes, () if place else passed_over)
-        if place == 0:
-            yield from failed
-        for file, image in list(images.items()):
+        self._shown = _same_maps(model.info, self._request, self._shown)
+        commands = _checked_commands(self._request, model.info, self._shown)
+        reference = None
+        if self._request.relevance is not None:
+            reference = read_second(model, self._request.relevance, self._request.inputs)
+        notes = model.notes
+        if wanted is self._request.models[0]:
+            notes += missing_glyphs(image.file.path.name for image in self._images)
+        yield Started(self._total, model.info, notes, self._skipped)
+        yield from self._failed
+        self._skipped, self._failed = (), []
+        for image in list(self._images):
             try:
-                cells[file].append(_cell(request, model, image, commands, options))
+                single = SingleImage.of(model, image, self._request.inputs, verify=wanted.verify)
+                maps = _maps(single, commands, reference)
+                made = single.provenance(COMMAND, self._options, self._like_sha256)
+                result = Result(single.prepared.image, maps, made, single.notes)
+                self._results[image.file].append(result)
             except AttnvizError as error:
-                del images[file]
-                total += 1
-                yield Failed(str(file.path), about(file, error))
-        del model
-    pixels = {str(file.path): image.pixels for file, image in images.items()}
-    rows = _rows([cell for file in images for cell in cells[file]], pixels, several=several)
-    if not rows:
-        return
-    made = [cell.provenance for file in images for cell in cells[file]]
-    provenance = replace(made[0], rows=tuple(made))
-    written = _write(request, rows, plan, provenance)
-    table = _table(rows)
-    notes = tuple(note for image in images.values() for note in image.notes)
-    yield Done(next(iter(images)), written, record_of(provenance, written, table), table, notes)
+                yield self._left_out(image, error)
+
+    def _left_out(self, image: RgbImage, error: AttnvizError) -> Failed:
+        self._images.remove(image)
+        self._total += 1
+        return Failed(str(image.file.path), about(image.file, error))
+
+    def finish(self) -> Iterator[Done | Failed]:
+        """Draw and write the figure of the images that are left, if it has any map."""
+        results = [result for image in self._images for result in self._results[image.file]]
+        maps = [each for result in results for each in result.maps.values()]
+        if all(each.reason for each in maps):
+            for image in list(self._images):
+                reason = next(iter(self._results[image.file][0].maps.values())).reason
+                yield self._left_out(image, ImageError(str(reason)))
+            return
+        rows = rows_of(results, several=self._several)
+        made = tuple(result.provenance for result in results)
+        provenance = replace(made[0], rows=made)
+        # Named after the images that it shows.
+        written = _write(self._request, rows, self.plan(), provenance)
+        table = table_of(rows, made)
+        record = record_of(provenance, written, table)
+        files = tuple(image.file for image in self._images)
+        notes = notes_of(results, several=len(files) > 1)
+        yield Done(files[0], written, record, table, notes, files if len(files) > 1 else ())
 
 
-def _agreed(
-    info: ModelInfo, request: CompareRequest, before: tuple[ShownMap, ...]
-) -> tuple[ShownMap, ...]:
+def _same_maps(
+    info: ModelInfo, request: CompareRequest, before: tuple[MapSpec, ...]
+) -> tuple[MapSpec, ...]:
     """The maps with heads counted from 0, which must be the same as those of models ``before``."""
-    shown = resolved(info, request.shown)
+    shown = resolved(info, request)
     if before and shown != before:
         raise UsageError(
             f"--show: heads counted from the last are others in {info.name} than in the models "
@@ -156,75 +215,40 @@ def _agreed(
 
 
 def _checked_commands(
-    request: CompareRequest, info: ModelInfo, shown: tuple[ShownMap, ...]
-) -> dict[ShownMap, CommandRequest]:
+    request: CompareRequest, info: ModelInfo, shown: tuple[MapSpec, ...]
+) -> dict[MapSpec, CommandRequest]:
     """What computes each map; what the model cannot honour raises here."""
-    commands = {each: command_of(each, request.layer) for each in shown}
+    commands = {each: command_of(each, request) for each in shown}
     for command in commands.values():
-        check_command(info, command)
+        check_request(info, command)
     check_size(info.patch, request.inputs.size, request.inputs.fit)
     return commands
 
 
-def _cell(
-    request: CompareRequest,
-    model: Backbone,
-    image: RgbImage,
-    commands: dict[ShownMap, CommandRequest],
-    options: dict[str, Any],
-) -> _Cell:
-    inputs = request.inputs
-    picture = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
-    results: dict[CommandRequest, Maps] = {}
-    for command in commands.values():
-        if command not in results:
-            check_memory(model.info, picture.geometry.model_input, command, model.device)
-            results[command] = maps_of(model, [picture], command)[0]
-    maps = {str(shown): compared(shown, results[command]) for shown, command in commands.items()}
-    return _Cell(
-        maps,
-        Provenance(
-            command=COMMAND,
-            model=model.info,
-            image=str(image.file.path),
-            image_sha256=image.sha256,
-            geometry=picture.geometry,
-            options=options,
-            versions=versions(),
-            device=model.device.type,
-        ),
-    )
+def _maps(
+    single: SingleImage,
+    commands: Mapping[MapSpec, CommandRequest],
+    reference: Reference | None,
+) -> dict[str, ComparedMap]:
+    """The maps by name; one that looks from a point outside the image has the reason instead.
 
-
-def _rows(
-    cells: Sequence[_Cell], pixels: Mapping[str, ByteArray], *, several: bool
-) -> list[ComparedRow]:
-    """Rows with titles that say what differs: the model, the picture, or both.
-
-    several: pictures were asked for, however many of them could be shown.
+    reference: the second image, for relevance.
     """
-    models = {_model_name(cell.provenance, cells) for cell in cells}
-    rows = []
-    for cell in cells:
-        made = cell.provenance
-        name, label = Path(made.image).name, _model_name(made, cells)
-        title = ((name,) if several else ()) + ((label,) if len(models) > 1 else ())
-        picture = Picture(pixels[made.image], made.geometry, name)
-        rows.append(ComparedRow(title, label, made.model, picture, cell.maps))
-    return rows
+    results: dict[CommandRequest, Maps] = {}
+    maps = {}
+    for shown, command in commands.items():
+        try:
+            if command not in results:
+                second = None if command.second_image is None else reference
+                results[command] = single.maps(command, second)
+            maps[str(shown)] = compared(shown, results[command])
+        except ImageError as error:
+            maps[str(shown)] = _no_map(shown, single.prepared.geometry.grid, error.message)
+    return maps
 
 
-def _model_name(made: Provenance, cells: Sequence[_Cell]) -> str:
-    """The model's name; where two share it, the name of the weights."""
-    model = made.model
-    namesakes = {
-        (cell.provenance.model.weights, cell.provenance.model.weights_sha256)
-        for cell in cells
-        if cell.provenance.model.name == model.name
-    }
-    if model.random_weights:
-        return f"{model.name} (random)"
-    return model.weights if len(namesakes) > 1 else model.name
+def _no_map(shown: MapSpec, grid: Size, reason: str) -> ComparedMap:
+    return ComparedMap(shown.kind, np.zeros((0, *grid), np.float32), reason=reason)
 
 
 def _write(
@@ -237,44 +261,3 @@ def _write(
     figures = draw_comparison(rows, request.style)
     drawn = write_figures(figures, plan, request.output.formats, request.style.dpi, provenance)
     return (*drawn, *written)
-
-
-def _table(rows: Sequence[ComparedRow]) -> tuple[dict[str, Any], ...]:
-    """The lowest, mean and highest value of every map, components left out."""
-    return tuple(
-        {
-            "row": " · ".join(row.title) or row.label,
-            "map": name,
-            "min": float(shown.values.min()),
-            "mean": float(shown.values.mean()),
-            "max": float(shown.values.max()),
-        }
-        for row in rows
-        for name, shown in row.maps.items()
-        if not shown.is_colours
-    )
-
-
-def _stands(
-    request: CompareRequest,
-    images: dict[ImageFile, RgbImage],
-    plan: OutputPlan,
-    options: dict[str, Any],
-) -> bool:
-    """Whether all files are there, made of the same pictures and weights with the same options."""
-    records = [read_record(path) for path in recorded_paths(plan, request.output)]
-    if not all(record is not None and record.get("options") == options for record in records):
-        return False
-    digests = [None if model.random_weights else weights_digest(model) for model in request.models]
-    if any(
-        digest is None and not model.random_weights
-        for digest, model in zip(digests, request.models, strict=True)
-    ):
-        return False
-    wanted = [[sha256_of(file.path.read_bytes()), digest] for file in images for digest in digests]
-    return all(
-        record is not None
-        and [[row["image_sha256"], row["weights_sha256"]] for row in record.get("rows", ())]
-        == wanted
-        for record in records
-    )

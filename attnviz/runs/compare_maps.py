@@ -16,10 +16,12 @@ from attnviz.domain import (
     Part,
     PatchMaps,
     QkvMaps,
+    RelevanceMaps,
     RolloutMaps,
     ScoreMaps,
 )
-from attnviz.domain.requests import (
+from attnviz.domain.comparison import NO_LAYER
+from attnviz.domain.kinds import (
     FeaturesRequest,
     HeadsRequest,
     MatrixRequest,
@@ -32,7 +34,8 @@ from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from attnviz.domain import FloatArray, IntArray, Maps, ModelInfo
-    from attnviz.domain.requests import CommandRequest, ShownMap
+    from attnviz.domain.comparison import CompareRequest, MapSpec
+    from attnviz.domain.kinds import CommandRequest
 
 
 _PARTS = {
@@ -46,11 +49,14 @@ _PARTS = {
 _NORMS = (MapKind.QUERY_NORM, MapKind.KEY_NORM, MapKind.VALUE_NORM)
 
 
-def command_of(shown: ShownMap, layer: int | None) -> CommandRequest:
-    """The command, with its own defaults, whose result holds the map.
+def command_of(shown: MapSpec, request: CompareRequest) -> CommandRequest:
+    """The command, with its own defaults, whose result contains the map.
 
-    layer: None is the last one of attention, and for tokens the model's output.
+    Without a layer it is the last one of attention, and for tokens the model's output.
     """
+    if shown.kind is MapKind.RELEVANCE and request.relevance is not None:
+        return request.relevance
+    layer = request.layer if shown.layer is None else shown.layer
     last = -1 if layer is None else layer
     cells = () if shown.cell is None else (shown.cell,)
     points = () if shown.point is None else (shown.point,)
@@ -64,66 +70,70 @@ def command_of(shown: ShownMap, layer: int | None) -> CommandRequest:
         MapKind.COSINE: FeaturesRequest(layer=layer, cells=cells, points=points),
         MapKind.ENTROPY: MatrixRequest(layer=last),
         MapKind.TO_CLS: MatrixRequest(layer=last),
-        # Of all three parts, whichever is shown: they come of one pass.
+        # All three parts, whichever is shown: one pass computes them together.
         **dict.fromkeys(_PARTS, QkvRequest(layer=last)),
     }
     return commands.get(shown.kind, HeadsRequest(layer=last, distance=False))
 
 
-def resolved(info: ModelInfo, shown: tuple[ShownMap, ...]) -> tuple[ShownMap, ...]:
-    """The maps with heads counted from 0, each once.
+def resolved(info: ModelInfo, request: CompareRequest) -> tuple[MapSpec, ...]:
+    """The maps, those of a layer for each of the layers, with heads counted from 0; each once.
 
     Raises:
-        UsageError: The model has no such head, or no class token to attend to.
+        UsageError: The model has no such head, or no CLS token to attend to.
     """
-    found = []
-    for each in shown:
+    specs = []
+    for each in request.shown:
         head = each.head
         if head is not None and not -info.heads <= head < info.heads:
             raise UsageError(
                 f"--show {each}: {info.name} has heads 0 to {info.heads - 1}",
-                "compare models by mean, rollout or heads where they have not the same heads",
+                "compare models with different numbers of heads by mean, rollout or heads",
             )
         if each.kind is MapKind.TO_CLS and not info.has_cls:
             raise UsageError(
                 f"--show {each}: {info.name} has no CLS token", "leave it out, or show entropy"
             )
-        found.append(each if head is None else replace(each, head=head % info.heads))
-    return tuple(dict.fromkeys(found))
+        spec = each if head is None else replace(each, head=head % info.heads)
+        layers = () if each.kind in NO_LAYER else request.layers or ()
+        specs += [replace(spec, layer=layer) for layer in layers] or [spec]
+    return tuple(dict.fromkeys(specs))
 
 
-def compared(shown: ShownMap, maps: Maps) -> ComparedMap:
-    """The map among what its command computed: the very array that ``--save-data`` writes.
+def compared(shown: MapSpec, maps: Maps) -> ComparedMap:
+    """The map out of what its command computed: the same array that ``--save-data`` writes.
 
-    Only means over heads, and the lengths of the vectors of all heads, are computed here.
+    Only means and maxima over heads, and the norms of the vectors of all heads, are computed here.
     """
     kind = shown.kind
     match maps:
         case HeadsMaps():
-            found = ComparedMap(kind, _of_heads(shown, maps), layer=maps.layer)
+            result = ComparedMap(kind, _of_heads(shown, maps), layer=maps.layer)
         case PatchMaps():
             values = _one(maps.attention[0].mean(axis=0))
-            found = ComparedMap(kind, values, layer=maps.layer, cell=_first(maps.cells))
+            result = ComparedMap(kind, values, layer=maps.layer, cell=_first(maps.cells))
         case RolloutMaps():
-            found = ComparedMap(kind, _one(maps.rollout), rollout=maps.options)
+            result = ComparedMap(kind, _one(maps.rollout), rollout=maps.options)
         case ScoreMaps():
-            found = ComparedMap(kind, _one(maps.score), layer=maps.layer)
+            result = ComparedMap(kind, _one(maps.score), layer=maps.layer)
         case FeaturesMaps():
-            found = _of_features(kind, maps)
+            result = _of_features(kind, maps)
         case MatrixMaps():
-            found = ComparedMap(kind, _of_matrix(kind, maps), layer=maps.layer)
+            result = ComparedMap(kind, _of_matrix(kind, maps), layer=maps.layer)
         case QkvMaps():
-            part = maps.parts.index(_PARTS[kind])
-            values = _one(maps.joint_norms[part]) if kind in _NORMS else maps.joint_components[part]
-            found = ComparedMap(kind, values, layer=maps.layer)
+            result = ComparedMap(kind, _of_vectors(shown, maps), layer=maps.layer)
+        case RelevanceMaps():
+            result = ComparedMap(kind, _one(maps.relevance), caption=_target(maps))
         case _:
             raise TypeError(f"{type(maps).__name__} holds no {kind}")
-    return found
+    return result
 
 
-def _of_heads(shown: ShownMap, maps: HeadsMaps) -> FloatArray:
+def _of_heads(shown: MapSpec, maps: HeadsMaps) -> FloatArray:
     if shown.kind is MapKind.MEAN:
         return _one(maps.attention.mean(axis=0))
+    if shown.kind is MapKind.MAX:
+        return _one(maps.attention.max(axis=0))
     return maps.attention if shown.head is None else maps.attention[[shown.head]]
 
 
@@ -133,6 +143,23 @@ def _of_features(kind: MapKind, maps: FeaturesMaps) -> ComparedMap:
     if kind is MapKind.COSINE:
         return ComparedMap(kind, maps.similarity, layer=maps.layer, cell=_first(maps.cells))
     return ComparedMap(kind, maps.components, maps.foreground, maps.layer)
+
+
+def _of_vectors(shown: MapSpec, maps: QkvMaps) -> FloatArray:
+    part = maps.parts.index(_PARTS[shown.kind])
+    if shown.kind not in _NORMS:
+        joint: FloatArray = maps.joint_components[part]
+        components: FloatArray = maps.components[part]
+        return joint if shown.head is None else components[shown.head]
+    if shown.head is None:
+        return _one(maps.joint_norms[part])
+    norms: FloatArray = maps.norms[part][shown.head, maps.prefix :]
+    return _one(norms.reshape(maps.joint_components.shape[1:3]))
+
+
+def _target(maps: RelevanceMaps) -> str:
+    target = f"class {maps.class_index}" if maps.like is None else f"like {maps.like.name}"
+    return f"relevance: {maps.method.value}, {target}"
 
 
 def _of_matrix(kind: MapKind, maps: MatrixMaps) -> FloatArray:

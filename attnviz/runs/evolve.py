@@ -1,233 +1,235 @@
-"""One picture under several checkpoints of one model; what happens is yielded as events."""
+"""One image under several checkpoints of one model. Prints nothing; yields events."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.compute import check_command
-from attnviz.attention.memory import check_memory
+from attnviz.attention.checks import check_request
 from attnviz.domain import (
-    DEFAULT_MASS,
-    DrawStyle,
     EvolutionMaps,
+    FigureImage,
     HeadsMaps,
     ImageFile,
     LayersMaps,
     ModelInfo,
-    Picture,
     PreparedImage,
     Provenance,
-    Query,
-    RgbImage,
-    Rows,
     WrittenFile,
 )
-from attnviz.domain.events import SAME_WORK, Done, Event, Skipped, Started
-from attnviz.domain.options import written_options
+from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
+from attnviz.domain.evolution import EvolutionRequest, Rows
 from attnviz.domain.requests import (
-    HeadsRequest,
     InputRequest,
-    LayersRequest,
-    ModelRequest,
-    OutputRequest,
     RunRequest,
+    run_options,
 )
-from attnviz.errors import CheckpointError, UsageError
+from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageError
 from attnviz.figures.evolve import draw_evolution, draw_frames
+from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size, prepare
-from attnviz.images.mask import read_mask
-from attnviz.images.read import read_image
+from attnviz.images.mask import mask_notes, read_mask
+from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of
 from attnviz.output.animation import write_gif
-from attnviz.output.current import is_current, same_work
-from attnviz.output.data import evolution_arrays
+from attnviz.output.current import identity, is_up_to_date, outputs_up_to_date
+from attnviz.output.name import name_values
 from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
-from attnviz.runs.checkpoint_series import Named, join, name_checkpoints, table
-from attnviz.stages.model import maps_of
-from attnviz.stages.read import versions
+from attnviz.runs.checkpoint_names import CheckpointSeries, name_checkpoints
+from attnviz.runs.checkpoint_series import join, table
+from attnviz.stages.draw import about
+from attnviz.stages.plan import file_digest
+from attnviz.stages.read import prepare_image, provenance_of
+from attnviz.stages.single import SingleImage
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray
 
 COMMAND = "evolve"
 
+SAME_IN_ALL = ("patch", "width", "depth", "heads", "prefix", "native_size", "mean", "std")
+"""What the checkpoints of one figure must have in common."""
 
-@dataclass(frozen=True)
-class EvolutionRequest:
-    """Which checkpoints are compared, on which picture (one), and what is drawn of them.
 
-    ``mask``: the object's pixels, for the Jaccard index of mass masks that hold ``threshold``.
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One figure to make: of which image and checkpoints, and where its files go.
+
+    info: of the first checkpoint's model; device: where it runs, as cuda.
     """
 
-    checkpoints: tuple[Path, ...]
-    model: ModelRequest
-    inputs: InputRequest
-    output: OutputRequest
-    style: DrawStyle = field(default_factory=DrawStyle)
-    rows: Rows = Rows.HEADS
-    layer: int = -1
-    heads: tuple[int, ...] | None = None
-    query: Query = Query.CLS
-    mask: Path | None = None
-    threshold: float = DEFAULT_MASS
-    animation: bool = False
-
-    @property
-    def command(self) -> HeadsRequest | LayersRequest:
-        """What every checkpoint is asked for."""
-        if self.rows is Rows.LAYERS:
-            return LayersRequest(heads=self.heads, distance=False, query=self.query)
-        return HeadsRequest(self.layer, self.heads, distance=False, query=self.query)
+    request: EvolutionRequest
+    file: ImageFile
+    plan: OutputPlan
+    series: CheckpointSeries
+    info: ModelInfo
+    device: str
 
 
 def evolve(request: EvolutionRequest) -> Iterator[Event]:
-    """Draw the figure: one ``Started``, then one ``Done`` or ``Skipped``.
+    """Draw the figure: one ``Started``, then one ``Done``, ``Skipped`` or ``Failed``.
 
     Raises:
-        AttnvizError: The picture, its mask, a checkpoint, an option or the output folder.
+        AttnvizError: Nothing can be done at all: no image, the options, the first checkpoint, or
+            the output folder.
     """
-    file = _picture_of(request.inputs)
-    plan = plan_outputs([file], COMMAND, request.output)[file]
-    named = name_checkpoints(request.checkpoints)
-    digests = tuple(digest_of(path) for path in named.paths)
+    file = _image_file(request.inputs)
+    series = name_checkpoints(request.checkpoints)
+    layer = None if request.rows is Rows.LAYERS else request.layer
+    values = name_values(COMMAND, [replace(request.model, checkpoint=series.paths[-1])], layer)
+    plan = plan_outputs([file], COMMAND, request.output, values)[file]
     check_folder(request.output.folder, [plan])
-    image = read_image(file, max_pixels=request.inputs.max_pixels)
-    mask = None if request.mask is None else read_mask(request.mask, image.size)
-    model = _load(request, named.paths[0])
+    model = _load(request, series.paths[0])
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
-    prepared = _prepared(request, image, model)
-    provenance = _provenance(request, prepared, model, list(zip(named.paths, digests, strict=True)))
-    yield Started(1, provenance.model, model.notes)
-    if request.output.skip_existing and _stands(request, plan, provenance):
-        yield Skipped(file, SAME_WORK)
-        return
-    maps = _maps(request, model, prepared, named, mask)
-    written = _write(request, maps, prepared, mask, plan, provenance)
-    rows = table(maps)
-    yield Done(file, written, record_of(provenance, written, rows), rows, image.notes)
+    task = _Task(request, file, plan, series, model.info, model.device.type)
+    yield Started(1, model.info, (*model.notes, *missing_glyphs([file.path.name])))
+    models = _models(task, model)
+    del model
+    try:
+        yield _outcome(task, models)
+    except AttnvizError as error:
+        yield Failed(str(file.path), about(file, error))
 
 
-def _picture_of(inputs: InputRequest) -> ImageFile:
+def _image_file(inputs: InputRequest) -> ImageFile:
     found = find_images(inputs.inputs)
     for _, error in found.missing:
         raise error
     if len(found.files) != 1:
-        raise UsageError(f"--image: {len(found.files)} pictures, and the figure shows one")
+        raise UsageError(f"--image: {len(found.files)} images, and the figure shows one")
     return found.files[0]
 
 
 def _load(request: EvolutionRequest, path: Path) -> Backbone:
     model = load_backbone(replace(request.model, checkpoint=path))
-    check_command(model.info, request.command)
+    check_request(model.info, request.command)
     return model
 
 
-def _prepared(request: EvolutionRequest, image: RgbImage, model: Backbone) -> PreparedImage:
-    inputs = request.inputs
-    return prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
+def _models(task: _Task, first: Backbone) -> Iterator[Backbone]:
+    """The models of all checkpoints, one in memory at a time if the caller keeps none."""
+    yield first
+    del first
+    for path in task.series.paths[1:]:
+        yield _load_alike(task, path)
+
+
+def _load_alike(task: _Task, path: Path) -> Backbone:
+    model = _load(task.request, path)
+    for name in SAME_IN_ALL:
+        value, expected = getattr(model.info, name), getattr(task.info, name)
+        if value != expected:
+            raise CheckpointError(
+                f"{path}: its {name.replace('_', ' ')} is {value}, that of the first is {expected}",
+                "all checkpoints of a figure must be of the same model",
+            )
+    return model
+
+
+def _outcome(task: _Task, models: Iterable[Backbone]) -> Done | Skipped:
+    request, output = task.request, task.request.output
+    image = read_input(task.file, request.inputs)
+    mask: BoolArray | None = None
+    mask_note: tuple[str, ...] = ()
+    if request.mask is not None:
+        read = read_mask(request.mask, image.size)
+        mask, mask_note = read.pixels, mask_notes(read)
+    prepared = prepare_image(image, task.info, request.inputs)
+    provenance = _provenance(task, prepared)
+    current = output.skip_existing and _is_up_to_date(task, provenance)
+    if current and not output.every_number:
+        return Skipped(task.file, UP_TO_DATE)
+    maps, notes = _maps(task, models, prepared, mask)
+    rows = table(maps)
+    if current:
+        return Skipped(task.file, UP_TO_DATE, rows)
+    written = _write(task, maps, prepared, mask, provenance)
+    record = record_of(provenance, written, rows)
+    return Done(task.file, written, record, rows, (*prepared.image.notes, *mask_note, *notes))
 
 
 def _maps(
-    request: EvolutionRequest,
-    first: Backbone,
-    prepared: PreparedImage,
-    named: Named,
-    mask: BoolArray | None,
-) -> EvolutionMaps:
-    """One checkpoint after the other, so that one model is in memory at a time."""
-    found: list[HeadsMaps | LayersMaps] = []
-    info = first.info
-    for path in named.paths:
-        model = first if path == named.paths[0] else _load(request, path)
-        _compare(info, model.info, path)
-        size = prepared.geometry.model_input
-        check_memory(info, size, request.command, model.device)
-        (maps,) = maps_of(model, [prepared], request.command)
-        if not isinstance(maps, HeadsMaps | LayersMaps):
-            raise TypeError("maps of another kind than asked for")
-        found.append(maps)
-    return join(found, named, prepared.geometry, mask, request.threshold)
+    task: _Task, models: Iterable[Backbone], prepared: PreparedImage, mask: BoolArray | None
+) -> tuple[EvolutionMaps, list[str]]:
+    """What all checkpoints compute, and notes about them."""
+    request, series = task.request, task.series
+    results: list[HeadsMaps | LayersMaps] = []
+    notes: list[str] = []
+    names = iter(series.names)
+    for model in models:
+        name = next(names)
+        single = SingleImage(model, prepared, request.model.verify)
+        try:
+            results.append(single.maps(request.command))
+        except AttentionError as error:
+            raise AttentionError(f"{name}: {error.message}", error.hint) from error
+        notes += [f"{name}: {note}" for note in single.notes]
+        # One model in memory at a time.
+        del model, single
+    return join(results, series, prepared.geometry, mask, request.threshold), notes
 
 
-def _compare(first: ModelInfo, info: ModelInfo, path: Path) -> None:
-    for name in ("patch", "width", "depth", "heads", "prefix", "native_size", "mean", "std"):
-        have, want = getattr(info, name), getattr(first, name)
-        if have != want:
-            raise CheckpointError(
-                f"{path}: its {name.replace('_', ' ')} is {have}, that of the first is {want}",
-                "the checkpoints of one figure are of one model",
-            )
-
-
-def _provenance(
-    request: EvolutionRequest,
-    prepared: PreparedImage,
-    model: Backbone,
-    checkpoints: list[tuple[Path, str]],
-) -> Provenance:
-    image = prepared.image
+def _provenance(task: _Task, prepared: PreparedImage) -> Provenance:
+    request, paths = task.request, task.series.paths
+    digests = [digest_of(path) for path in paths]
     # One hash for all, of the hashes in their order: it changes when any of them does.
-    joined = hashlib.sha256("".join(digest for _, digest in checkpoints).encode()).hexdigest()
-    name = request.model.name or model.info.name
-    if request.model.name is None and name == checkpoints[0][0].stem:
-        name = f"ViT of {model.info.depth} layers of width {model.info.width}"
-    weights = f"{len(checkpoints)} checkpoint{'s' * (len(checkpoints) > 1)}"
-    return Provenance(
-        command=COMMAND,
-        model=replace(model.info, name=name, weights=weights, weights_sha256=joined),
-        image=str(image.file.path),
-        image_sha256=image.sha256,
-        geometry=prepared.geometry,
-        options=_options(request),
-        versions=versions(),
-        device=model.device.type,
-        checkpoints=tuple((str(path), digest) for path, digest in checkpoints),
+    joined = hashlib.sha256("".join(digests).encode()).hexdigest()
+    name = request.model.name or task.info.shape or task.info.name
+    if request.model.name is None and name == paths[0].stem:
+        name = f"ViT of {task.info.depth} layers of width {task.info.width}"
+    weights = f"{len(paths)} checkpoint{'s' * (len(paths) > 1)}"
+    info = task.info.with_statistics(request.inputs.mean, request.inputs.std)
+    info = replace(info, name=name, shape="", weights=weights, weights_sha256=joined)
+    return replace(
+        provenance_of(COMMAND, prepared, info, task.device, _options(request)),
+        checkpoints=tuple((str(p), d) for p, d in zip(paths, digests, strict=True)),
+        mask_sha256=None if request.mask is None else file_digest(request.mask),
     )
 
 
 def _options(request: EvolutionRequest) -> dict[str, Any]:
     run = RunRequest(request.command, request.model, request.inputs, request.output, request.style)
-    options = {"rows": request.rows.value, **written_options(run)}
+    options = {"rows": request.rows.value, **run_options(run)}
     del options["no-distance"]
     if request.mask is not None:
         options |= {"mask": str(request.mask), "threshold": request.threshold}
     return options
 
 
-def _stands(request: EvolutionRequest, plan: OutputPlan, provenance: Provenance) -> bool:
-    there = is_current(plan, request.output, provenance)
-    return there and (not request.animation or same_work(read_record(plan.path("gif")), provenance))
+def _is_up_to_date(task: _Task, provenance: Provenance) -> bool:
+    if not outputs_up_to_date(task.plan, task.request.output, identity(provenance)):
+        return False
+    gif = task.plan.path("gif")
+    return not task.request.animation or is_up_to_date(read_record(gif), provenance)
 
 
 def _write(
-    request: EvolutionRequest,
+    task: _Task,
     maps: EvolutionMaps,
     prepared: PreparedImage,
     mask: BoolArray | None,
-    plan: OutputPlan,
     provenance: Provenance,
 ) -> tuple[WrittenFile, ...]:
     """The figure last, so that it stands for a complete set."""
-    image, style = prepared.image, request.style
-    picture = Picture(image.pixels, prepared.geometry, image.file.path.name)
+    request, plan, style = task.request, task.plan, task.request.style
+    shown = FigureImage(prepared.image.pixels, prepared.geometry, task.file.path.name)
     written = []
     if request.output.save_data:
-        written.append(write_npz(plan.path("npz"), evolution_arrays(maps), provenance))
+        written.append(write_npz(plan.path("npz"), maps.arrays(), provenance))
     if request.animation:
-        frames = draw_frames(maps, picture, provenance.model, style)
+        frames = draw_frames(maps, shown, provenance.model, style)
         written.append(write_gif(frames, plan.path("gif"), style.dpi, provenance))
     figures = draw_evolution(
-        maps, picture, provenance.model, style, mask=mask, threshold=request.threshold
+        maps, shown, provenance.model, style, mask=mask, threshold=request.threshold
     )
     drawn = write_figures(figures, plan, request.output.formats, style.dpi, provenance)
     return (*drawn, *written)

@@ -1,59 +1,44 @@
-"""One picture through a model into one explorer page; what happens is yielded as events."""
+"""One image through a model into one explorer page. Prints nothing; yields events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
-from attnviz.attention.memory import check_memory, memory_errors
+from attnviz.attention.factors import factorize
+from attnviz.attention.memory import memory_errors
 from attnviz.attention.query_keys import query_keys
 from attnviz.domain import (
     DEFAULT_OUT,
     ImageFile,
-    PreparedImage,
-    Provenance,
     Query,
     RolloutMaps,
-    WrittenFile,
 )
-from attnviz.domain.events import Done, Event, Failed, Started
-from attnviz.domain.options import set_options, written_inputs
-from attnviz.domain.requests import InputRequest, LayersRequest, ModelRequest, RolloutRequest
+from attnviz.domain.events import Done, Event, Failed, Started, Step
+from attnviz.domain.explorer import ExploreRequest
+from attnviz.domain.kinds import LayersRequest, RolloutRequest
+from attnviz.domain.options import given_options, request_options
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size, prepare
-from attnviz.images.names import shown
-from attnviz.images.read import read_image
+from attnviz.images.names import printable
+from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import check_folder, shortened
+from attnviz.output.plan import check_folder, shortened_stem
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
-from attnviz.stages.model import maps_of, verified
-from attnviz.stages.read import versions
-
-
-@dataclass(frozen=True)
-class ExploreRequest:
-    """One picture, the layers of its page (None: all), and where the page goes.
-
-    ``file`` None: ``STEM.explore.html`` in the default folder.
-    """
-
-    model: ModelRequest
-    inputs: InputRequest
-    layers: tuple[int, ...] | None = None
-    rollout: bool = True
-    file: Path | None = None
+from attnviz.stages.plan import check_before_loading
+from attnviz.stages.single import SingleImage
+from attnviz.storage import same_file
 
 
 def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
-    """Write the page: one ``Started``, then ``Done`` or ``Failed``.
+    """Write the page: one ``Started``, some ``Step``, then ``Done`` or ``Failed``.
 
-    ``model``: the one that the request names, where it is loaded already.
+    ``model``: the one that the request names, if it is loaded already.
 
     Raises:
         AttnvizError: Nothing can be done at all: the options, the model or the folder.
@@ -63,88 +48,86 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
         raise error
     if len(found.files) != 1:
         raise UsageError(
-            f"a page shows one picture, and {len(found.files)} were given", "name one picture"
+            f"a page shows one image, and {len(found.files)} were given", "name one image"
         )
     (file,) = found.files
     target = request.file or default_file(file)
+    _check_target(target, file)
+    if model is None:
+        asked = LayersRequest(request.layers, query=Query.MEAN)
+        check_before_loading(asked, request.model, request.inputs)
+        model = load_backbone(request.model)
+    layers = choose_layers(model.info, request.layers)
+    check_size(model.info.patch, request.inputs.size, request.inputs.fit)
+    yield Started(1, model.info, model.notes, found.skipped)
+    try:
+        yield from _make_page(request, model, file, layers, target)
+    except AttnvizError as error:
+        yield Failed(str(file.path), error)
+
+
+def default_file(file: ImageFile) -> Path:
+    """Where an image's page goes unless the user says otherwise."""
+    return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
+
+
+def _check_target(target: Path, file: ImageFile) -> None:
     if target.is_dir():
         raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if target.exists() and target.samefile(file.path):
-        raise UsageError(
-            f"the page {target} would take the place of the picture", "choose another --out"
-        )
+    if same_file(target, file.path):
+        raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
     if target.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
             f"--out: a page is HTML, and {target.name} does not end in .html",
             f"--out {target.with_suffix('.html')}",
         )
     check_folder(target.parent)
-    model = model or load_backbone(request.model)
-    layers = choose_layers(model.info, request.layers)
-    check_size(model.info.patch, request.inputs.size, request.inputs.fit)
-    yield Started(1, model.info, model.notes, found.skipped)
-    try:
-        yield _done(request, model, file, layers, target)
-    except AttnvizError as error:
-        yield Failed(str(file.path), error)
 
 
-def default_file(file: ImageFile) -> Path:
-    """Where a picture's page goes when no place is named."""
-    return Path(DEFAULT_OUT) / f"{shortened(file.path.stem)}.explore.html"
-
-
-def _done(
+def _make_page(
     request: ExploreRequest,
     model: Backbone,
     file: ImageFile,
     layers: tuple[int, ...],
     target: Path,
-) -> Done:
-    inputs = request.inputs
-    image = read_image(file, max_pixels=inputs.max_pixels)
-    picture = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
-    size = picture.geometry.model_input
-    check_memory(model.info, size, LayersRequest(layers=layers), model.device)
-    notes = (verified(model, [picture]),) if request.model.verify else ()
-    with memory_errors(size):
-        maps = query_keys(model, model.batch([picture]), layers)
-    provenance = Provenance(
-        command="explore",
-        model=model.info,
-        image=str(file.path),
-        image_sha256=image.sha256,
-        geometry=picture.geometry,
-        options=_written(request, layers),
-        versions=versions(),
-        device=model.device.type,
-    )
+) -> Iterator[Step | Done]:
+    steps = 1 + request.rollout + len(layers)
+    yield Step("running the model", 0, steps)
+    image = read_input(file, request.inputs)
+    single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
+    single.check(LayersRequest(layers=layers))
+    with memory_errors(single.prepared.geometry.model_input):
+        maps = query_keys(model, model.batch([single.prepared]), layers)
+    rollout = None
+    if request.rollout:
+        yield Step("computing the rollout", 1, steps)
+        rollout = _rollout(single, layers)
+    packed = []
+    for index, layer in enumerate(layers):
+        yield Step(f"packing layer {layer}", steps - len(layers) + index, steps)
+        packed.append(factorize(maps.query[index], maps.key[index]))
+    provenance = single.provenance("explore", _options(request, layers))
     content = PageContent(
-        maps=maps,
-        rollout=_rollout(model, picture, layers) if request.rollout else None,
+        layers=dict(zip(layers, packed, strict=True)),
+        rollout=rollout,
         pixels=image.pixels,
-        name=shown(file.path.name),
+        name=printable(file.path.name),
         provenance=provenance,
         record=to_json(provenance),
     )
-    written: tuple[WrittenFile, ...] = (write_page(target, page(content)),)
-    return Done(
-        file, written, record_of(provenance, written, ()), (), (*picture.image.notes, *notes)
-    )
+    written = (write_page(target, page(content)),)
+    notes = (*single.prepared.image.notes, *single.notes)
+    yield Done(file, written, record_of(provenance, written, ()), (), notes)
 
 
-def _rollout(model: Backbone, picture: PreparedImage, layers: tuple[int, ...]) -> RolloutMaps:
-    """The rollout of the default options, up to each layer of the page."""
-    query = Query.CLS if model.info.has_cls else Query.MEAN
-    command = RolloutRequest(depths=layers, query=query)
-    check_memory(model.info, picture.geometry.model_input, command, model.device)
-    (maps,) = maps_of(model, [picture], command)
-    assert isinstance(maps, RolloutMaps)
-    return maps
+def _rollout(single: SingleImage, layers: tuple[int, ...]) -> RolloutMaps:
+    """The rollout with default options, up to each layer of the page."""
+    query = Query.CLS if single.model.info.has_cls else Query.MEAN
+    return single.maps(RolloutRequest(depths=layers, query=query))
 
 
-def _written(request: ExploreRequest, layers: tuple[int, ...]) -> dict[str, object]:
-    options = written_inputs(request.model, request.inputs)
+def _options(request: ExploreRequest, layers: tuple[int, ...]) -> dict[str, object]:
+    options = request_options(request.model, request.inputs)
     options["layers"] = ",".join(map(str, layers))
     options["no-rollout"] = not request.rollout
-    return set_options(options)
+    return given_options(options)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.domain.events import SAME_WORK, Skipped, Started
-from attnviz.domain.requests import HeadsRequest, ScoreRequest
+from attnviz.domain.events import UP_TO_DATE, Skipped, Started
+from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError
 from attnviz.output.current import recorded_paths
-from attnviz.runs.preview import Outlook, outlook
-from attnviz.stages.plan import plan_request
+from attnviz.runs.preview import FigureStatus, preview
+from attnviz.stages.plan import check_before_loading, plan_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from attnviz.domain.config_source import Origin
+    from attnviz.domain.config_source import ConfigSource
     from attnviz.domain.events import Event
     from attnviz.domain.requests import ModelRequest, RunRequest
     from attnviz.output.plan import OutputPlan
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SetFigure:
-    """One entry of a set: a command over one or more pictures, and where it was written."""
+    """One entry of a set: a command over one or more images, and where it was written."""
 
     request: RunRequest
-    origin: Origin
+    source: ConfigSource
 
 
 @dataclass(frozen=True)
 class PlannedFigure:
-    """An entry whose pictures are known. ``names``: STEM.COMMAND of each; ``number``: from 0."""
+    """An entry whose images are known. ``names``: STEM.COMMAND of each; ``number``: from 0."""
 
     figure: SetFigure
     number: int
@@ -47,16 +47,19 @@ class PlannedFigure:
 
 
 def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
-    """Find all pictures and settle all destinations.
+    """Find all images and settle all destinations; what a named model cannot do raises here.
 
     Raises:
-        UsageError: A picture that is not there, or two figures that would be written to one file.
+        UsageError: An image that is not there, two figures that would be written to one file, or an
+            option that the named model cannot honour.
     """
     planned = []
     owners: dict[str, SetFigure] = {}
     for number, figure in enumerate(figures):
         with located(figure):
-            found, plans = plan_request(figure.request)
+            request = figure.request
+            check_before_loading(request.command, request.model, request.inputs)
+            found, plans = plan_request(request)
             for _, error in found.missing:
                 raise UsageError(f"images: {error.message}", error.hint)
         for plan in plans.values():
@@ -64,8 +67,8 @@ def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
                 owner = owners.setdefault(str(path.absolute()).casefold(), figure)
                 if owner is not figure:
                     raise UsageError(
-                        f"{figure.origin.file}:{figure.origin.line}: {path} is also written by "
-                        f"the figure of line {owner.origin.line}",
+                        f"{figure.source.file}:{figure.source.line}: {path} is also written by "
+                        f"the figure of line {owner.source.line}",
                         "give one of them another name or out",
                     )
         names = tuple(f"{plan.stem}.{plan.command}" for plan in plans.values())
@@ -74,27 +77,24 @@ def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
 
 
 def _paths(plan: OutputPlan, request: RunRequest) -> list[Path]:
-    paths = recorded_paths(plan, request.output)
     command = request.command
-    if isinstance(command, ScoreRequest) and command.csv:
-        paths.append(plan.path("csv"))
-    if isinstance(command, HeadsRequest) and command.overlay:
-        # Of one head stands for those of all: overlays are PNG files under the figure's own name.
-        paths.append(plan.path("png", "head0"))
-    return paths
+    sidecars = kind_of(command).sidecars.items()
+    # Of several files beside a figure, as of the overlays, the first stands for all.
+    beside = [plan.path(sidecar.tail) for switch, sidecar in sidecars if getattr(command, switch)]
+    return [*recorded_paths(plan, request.output), *beside]
 
 
-def outlook_of(figure: PlannedFigure) -> list[Outlook]:
+def preview_figure(figure: PlannedFigure) -> list[FigureStatus]:
     """What drawing an entry would do, told without its model.
 
     Raises:
-        UsageError: As ``outlook``, with the line of the file.
+        UsageError: As ``preview``, with the line of the file.
     """
     with located(figure.figure):
-        looks = outlook(figure.request)
+        statuses = preview(figure.request)
     if figure.request.output.skip_existing:
-        return looks
-    return [dataclasses.replace(look, current=False) for look in looks]
+        return statuses
+    return [dataclasses.replace(status, current=False) for status in statuses]
 
 
 def draw_set(
@@ -110,11 +110,11 @@ def draw_set(
     """
     total = sum(len(figure.names) for figure in figures)
     for group in _by_model(figures):
-        looks = {} if into is not None else {id(figure): outlook_of(figure) for figure in group}
-        if looks and all(look.current for each in looks.values() for look in each):
+        statuses = {id(figure): preview_figure(figure) for figure in group if into is None}
+        if statuses and all(status.current for each in statuses.values() for status in each):
             for figure in group:
-                for look in looks[id(figure)]:
-                    yield figure, Skipped(look.file, SAME_WORK)
+                for status in statuses[id(figure)]:
+                    yield figure, Skipped(status.file, UP_TO_DATE)
             continue
         yield from _draw_group(group, into, total)
 
@@ -122,18 +122,22 @@ def draw_set(
 def _draw_group(
     group: Sequence[PlannedFigure], into: Path | None, total: int
 ) -> Iterator[tuple[PlannedFigure, Event]]:
-    # torch and timm come with it: a set that is current needs neither.
+    # They import torch and timm: a set that is current needs neither.
+    from attnviz.attention.checks import check_request
     from attnviz.models.load import load_backbone
     from attnviz.runs import command as pipeline
 
     with located(group[0].figure):
         model = load_backbone(group[0].request.model)
-    for place, figure in enumerate(group):
+    for figure in group:
+        with located(figure.figure):
+            check_request(model.info, figure.request.command)
+    for index, figure in enumerate(group):
         folder = None if into is None else place_of(figure, into)
         with located(figure.figure):
             for event in pipeline.run(figure.request, model, folder):
                 if isinstance(event, Started):
-                    notes = event.notes if place == 0 else ()
+                    notes = event.notes if index == 0 else ()
                     yield figure, dataclasses.replace(event, total=total, notes=notes)
                 else:
                     yield figure, event
@@ -163,4 +167,4 @@ def located(figure: SetFigure) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise figure.origin.explain(error.message, error.hint) or error from error
+        raise figure.source.locate(error.message, error.hint) or error from error

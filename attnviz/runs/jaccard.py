@@ -1,6 +1,6 @@
-"""How well attention draws objects: the number of the DINO paper's figure 4 (Caron et al. 2021).
+"""How well attention segments objects: the score of the DINO paper's figure 4 (Caron et al. 2021).
 
-Each map is cut to its mass mask, the mask is enlarged to the picture's own pixels, cell by cell,
+Each map is reduced to its mass mask, the mask is enlarged to the image's own pixels, cell by cell,
 and compared with the object's mask by the Jaccard index, |A and B| / |A or B|.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PictureScores:
-    """One picture. Jaccard indices 0..1 of each head, of the mean over heads, and of the rollout.
+class ImageScores:
+    """One image. Jaccard indices 0..1 of each head, of the mean over heads, and of the rollout.
 
     ``peak_on_object``: the object covers half or more of the highest cell of the mean map.
     """
@@ -33,29 +33,29 @@ class PictureScores:
     peak_on_object: bool
 
 
-def score_picture(
+def score_image(
     attention: FloatArray,
     rollout: FloatArray,
     geometry: FitGeometry,
     mask: BoolArray,
     threshold: float = DEFAULT_MASS,
-) -> PictureScores:
-    """Compare one picture's maps with its object.
+) -> ImageScores:
+    """Compare one image's maps with its object.
 
     attention: (H, gh, gw) raw, all heads of a layer. rollout: (gh, gw). mask: (height, width) bool
-    of the original picture. threshold: the share of the patches' attention that a mask holds.
+    of the original image. threshold: the share of the patches' attention that a mask holds.
     """
     cells = cell_numbers(geometry)
     mean = attention.mean(axis=0, dtype=np.float64)
 
-    def drawn(values: Any) -> float:
+    def index_of(values: Any) -> float:
         return jaccard(on_pixels(mass_mask(values, threshold), cells), mask)
 
-    return PictureScores(
-        heads=tuple(drawn(head) for head in attention),
-        mean_map=drawn(mean),
-        rollout=drawn(rollout),
-        peak_on_object=_covered(mask, geometry, cells, int(mean.argmax())) >= 0.5,
+    return ImageScores(
+        heads=tuple(index_of(head) for head in attention),
+        mean_map=index_of(mean),
+        rollout=index_of(rollout),
+        peak_on_object=_coverage(mask, geometry, cells, int(mean.argmax())) >= 0.5,
     )
 
 
@@ -65,25 +65,25 @@ def jaccard(left: BoolArray, right: BoolArray) -> float:
     return int((left & right).sum()) / union if union else 0.0
 
 
-def _covered(mask: BoolArray, geometry: FitGeometry, cells: IntArray, cell: int) -> float:
-    """The share of a cell's pixels on which the object lies; 0 for a cell beyond the picture."""
+def _coverage(mask: BoolArray, geometry: FitGeometry, cells: IntArray, cell: int) -> float:
+    """The share of a cell's pixels that the object covers; 0 for a cell outside the image."""
     inside = cells == cell
     if inside.any():
         return float(mask[inside].mean())
-    # A cell smaller than a pixel may hold no pixel's centre: the pixel under its own one counts.
+    # A cell smaller than a pixel may contain no pixel centre: take the pixel at its own centre.
     box = geometry.cell_box(*divmod(cell, geometry.grid.width))
     y, x = int((box.top + box.bottom) // 2), int((box.left + box.right) // 2)
-    inside_picture = 0 <= y < mask.shape[0] and 0 <= x < mask.shape[1]
-    return float(mask[y, x]) if inside_picture else 0.0
+    in_image = 0 <= y < mask.shape[0] and 0 <= x < mask.shape[1]
+    return float(mask[y, x]) if in_image else 0.0
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Averages over pictures, 0..1.
+    """Averages over images, 0..1. ``pictures``: how many there are.
 
-    ``heads``: of each head. ``best_head``: the one that is best when one is chosen for all
-    pictures. ``best_head_per_image``: the best head of each picture, chosen with its mask in hand.
-    ``peak_on_object``: the share of pictures.
+    ``heads``: of each head. ``best_head``: the best one if the same head is used for all images.
+    ``best_head_per_image``: the best head of each image, chosen with its mask known.
+    ``peak_on_object``: the share of images.
     """
 
     pictures: int
@@ -96,16 +96,16 @@ class Summary:
     peak_on_object: float
 
 
-def summarise(scores: Sequence[PictureScores]) -> Summary:
-    """Average at least one picture's scores."""
-    heads = np.array([score.heads for score in scores])  # (pictures, H)
-    of_each = heads.mean(axis=0)
-    best = int(of_each.argmax())
+def summarise(scores: Sequence[ImageScores]) -> Summary:
+    """Average the scores of one or more images."""
+    heads = np.array([score.heads for score in scores])  # (images, H)
+    per_head = heads.mean(axis=0)
+    best = int(per_head.argmax())
     return Summary(
         pictures=len(scores),
-        heads=tuple(of_each.tolist()),
+        heads=tuple(per_head.tolist()),
         best_head=best,
-        best_fixed_head=float(of_each[best]),
+        best_fixed_head=float(per_head[best]),
         best_head_per_image=float(heads.max(axis=1).mean()),
         mean_map=float(np.mean([score.mean_map for score in scores])),
         rollout=float(np.mean([score.rollout for score in scores])),

@@ -1,6 +1,6 @@
-"""A figure about all pictures of a run: how entropy and distance of every head are distributed.
+"""A figure of all images of a run: the distribution of entropy and distance of every head.
 
-Values are counted in bins as they come, so that memory does not grow with the pictures.
+Values are counted in histograms as they come, so memory does not grow with the number of images.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import numpy as np
 
 from attnviz._version import __version__
 from attnviz.domain import SUMMARY
-from attnviz.domain.options import command_name, written_options
-from attnviz.figures import draw_spreads
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.requests import run_options
+from attnviz.figures import draw_distributions
 from attnviz.output.plan import OutputPlan
 from attnviz.output.record import VERSION
 from attnviz.output.write import write_figures
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from attnviz.domain.requests import RunRequest
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""The quantiles that are drawn."""
+"""Quantiles that are drawn."""
 
 BIN = {"entropy": 0.005, "distance": 0.25}
-"""Width of a bin: nats, and pixels of the model input."""
+"""Bin widths: nats, and pixels of the model input."""
 
 
 class Histogram:
-    """Counts of values of 0 or more in bins of one width."""
+    """Counts of non-negative values in bins of equal width."""
 
     def __init__(self, width: float) -> None:
         self._width = width
@@ -39,73 +40,72 @@ class Histogram:
 
     def add(self, value: float) -> None:
         """Count a value."""
-        place = int(value / self._width)
-        if place >= self._counts.size:
-            more = max(self._counts.size, place + 1 - self._counts.size)
+        index = int(value / self._width)
+        if index >= self._counts.size:
+            more = max(self._counts.size, index + 1 - self._counts.size)
             self._counts = np.pad(self._counts, (0, more))
-        self._counts[place] += 1
+        self._counts[index] += 1
 
     def quantiles(self, shares: Sequence[float]) -> FloatArray:
-        """Each quantile, linear between neighbours; every value counts as the middle of its bin."""
-        running = self._counts.cumsum()
-        ranks = np.asarray(shares) * (running[-1] - 1)
-        below, above = (np.searchsorted(running, side(ranks) + 1) for side in (np.floor, np.ceil))
-        places = below + (above - below) * (ranks - np.floor(ranks))
-        return np.asarray((places + 0.5) * self._width, np.float32)
+        """Quantiles with linear interpolation; every value counts as the centre of its bin."""
+        cumulative = self._counts.cumsum()
+        ranks = np.asarray(shares) * (cumulative[-1] - 1)
+        low, high = (np.searchsorted(cumulative, side(ranks) + 1) for side in (np.floor, np.ceil))
+        bins = low + (high - low) * (ranks - np.floor(ranks))
+        return np.asarray((bins + 0.5) * self._width, np.float32)
 
 
 class Summary:
-    """The numbers of a run, gathered picture by picture."""
+    """The numbers of a run, collected image by image."""
 
     def __init__(self, model: ModelInfo) -> None:
         self._model = model
-        self._pictures = 0
+        self._images = 0
         self._limits: set[float] = set()
-        self._found: dict[str, dict[tuple[int, int], Histogram]] = {name: {} for name in BIN}
+        self._histograms: dict[str, dict[tuple[int, int], Histogram]] = {name: {} for name in BIN}
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Count the rows of a picture's table: one a head, or one a layer and head."""
-        self._pictures += 1
+        """Count the rows of an image's table: one per head, or per layer and head."""
+        self._images += 1
         for row in rows:
-            place = row["layer"], row["head"]
+            key = row["layer"], row["head"]
             for name, width in BIN.items():
                 if name in row:
-                    found = self._found[name].setdefault(place, Histogram(width))
-                    found.add(row[name])
+                    self._histograms[name].setdefault(key, Histogram(width)).add(row[name])
             if row["entropy_share"]:
                 self._limits.add(round(row["entropy"] / row["entropy_share"], 4))
 
     def write(self, request: RunRequest) -> tuple[WrittenFile, ...]:
         """Draw and write the figure, ``COMMAND.summary.FORMAT`` in the output folder.
 
-        No figure of a picture can have that name: theirs end in the command. Without a picture
-        there is none.
+        No figure of an image can have that name, since theirs end in the command. Without any
+        image there is none.
 
         Raises:
             OutputError: It cannot be written.
         """
-        if not self._pictures:
+        if not self._images:
             return ()
-        spreads = {
-            name: {place: one.quantiles(SHARES) for place, one in found.items()}
-            for name, found in self._found.items()
-            if found
+        distributions = {
+            name: {key: each.quantiles(SHARES) for key, each in histograms.items()}
+            for name, histograms in self._histograms.items()
+            if histograms
         }
         limit = self._limits.pop() if len(self._limits) == 1 else None
-        figures = draw_spreads(spreads, self._pictures, limit, self._model, request.style)
-        plan = OutputPlan(request.output.folder, command_name(request.command), SUMMARY)
-        record = self._how_made(request)
+        figures = draw_distributions(distributions, self._images, limit, self._model, request.style)
+        plan = OutputPlan(request.output.folder, kind_of(request.command).name, SUMMARY)
+        record = self._record(request)
         return write_figures(figures, plan, request.output.formats, request.style.dpi, record)
 
-    def _how_made(self, request: RunRequest) -> dict[str, Any]:
+    def _record(self, request: RunRequest) -> dict[str, Any]:
         return {
             "record": VERSION,
-            "command": command_name(request.command),
-            "pictures": self._pictures,
+            "command": kind_of(request.command).name,
+            "pictures": self._images,
             "model": self._model.name,
             "weights": self._model.weights,
             "weights_sha256": self._model.weights_sha256,
             "random_weights": self._model.random_weights,
-            "options": written_options(request),
+            "options": run_options(request),
             "versions": {"attnviz": __version__},
         }

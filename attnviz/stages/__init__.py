@@ -1,1 +1,1 @@
-"""What happens to a picture between its file and its figure; the engines join these stages."""
+"""The stages between an image file and its figure; the engines connect them."""

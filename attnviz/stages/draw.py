@@ -1,6 +1,6 @@
-"""The last stage: what a picture's drawing needs, and the event that its files come to. No torch.
+"""The last stage: the figure of one image, and the event that reports it. No torch.
 
-The drawing itself is ``attnviz.stages.draw.render``, whichever process runs it.
+``render`` does the drawing, in whichever process.
 """
 
 from __future__ import annotations
@@ -8,40 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import HeadsMaps, Picture, ScoreMaps, sha256_of
+from attnviz.domain import FigureImage
 from attnviz.domain.events import Done, Failed
-from attnviz.domain.requests import (
-    FeaturesRequest,
-    HeadsRequest,
-    LayersRequest,
-    MatrixRequest,
-    PatchRequest,
-    QkvRequest,
-    RelevanceRequest,
-    RolloutRequest,
-    ScoreRequest,
-)
-from attnviz.errors import AttnvizError
-from attnviz.figures import draw, overlay_images
-from attnviz.output.data import arrays_of, score_rows
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.options import resolve
+from attnviz.errors import AttnvizError, OutputError
+from attnviz.figures import draw
 from attnviz.output.record import record_of
-from attnviz.output.write import write_array_png, write_csv, write_figures, write_npz
+from attnviz.output.write import write_figures, write_npz
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from attnviz.domain import ByteArray, DrawStyle, ImageFile, Maps, Provenance, WrittenFile
-    from attnviz.domain.requests import CommandRequest, OutputRequest, RunRequest
+    from attnviz.domain.kinds import CommandRequest
+    from attnviz.domain.requests import OutputRequest, RunRequest
     from attnviz.output.plan import OutputPlan
-    from attnviz.stages.read import Ready
+    from attnviz.stages.read import PreparedJob
 
 
-def job_of(request: RunRequest, plan: OutputPlan, ready: Ready, maps: Maps) -> RenderJob:
-    """Everything that drawing one picture needs."""
+def job_of(request: RunRequest, plan: OutputPlan, job: PreparedJob, maps: Maps) -> RenderJob:
+    """Everything that is needed to draw one image's figure."""
     return RenderJob(
         maps=maps,
-        pixels=ready.prepared.image.pixels,
-        provenance=ready.provenance,
+        pixels=job.prepared.image.pixels,
+        provenance=job.provenance,
         style=request.style,
         command=request.command,
         output=request.output,
@@ -50,22 +41,22 @@ def job_of(request: RunRequest, plan: OutputPlan, ready: Ready, maps: Maps) -> R
 
 
 def finish(
-    ready: Ready,
+    job: PreparedJob,
     rows: tuple[dict[str, Any], ...],
     notes: tuple[str, ...],
     write: Callable[[], tuple[WrittenFile, ...]],
 ) -> Done | Failed:
-    """The event of one picture. ``rows``: its table; ``write`` gives its files, or the error."""
+    """The event of one image. ``rows``: its table; ``write``: gives its files, or raises."""
     try:
         written = write()
     except AttnvizError as error:
-        return Failed(str(ready.file.path), about(ready.file, error))
-    record = record_of(ready.provenance, written, rows)
-    return Done(ready.file, written, record, rows, (*ready.prepared.image.notes, *notes))
+        return Failed(str(job.file.path), about(job.file, error))
+    record = record_of(job.provenance, written, rows)
+    return Done(job.file, written, record, rows, (*job.prepared.image.notes, *notes))
 
 
 def about(file: ImageFile, error: AttnvizError) -> AttnvizError:
-    """The error with the picture's name in front, when it does not say it."""
+    """The error with the image's name in front, unless the message contains it."""
     if str(file.path) in error.message or file.path.name in error.message:
         return error
     return type(error)(f"{file.path.name}: {error.message}", error.hint)
@@ -73,9 +64,9 @@ def about(file: ImageFile, error: AttnvizError) -> AttnvizError:
 
 @dataclass(frozen=True, eq=False)
 class RenderJob:
-    """Everything that a drawing process needs to make one picture's files.
+    """Everything that a drawing process needs to write one image's files.
 
-    pixels: (height, width, 3) uint8 of the original picture.
+    pixels: (height, width, 3) uint8, the original image.
     """
 
     maps: Maps
@@ -87,50 +78,36 @@ class RenderJob:
     plan: OutputPlan
 
 
-def draw_options(command: CommandRequest) -> dict[str, Any]:
-    """The options of a request that its drawing takes."""
-    match command:
-        case HeadsRequest():
-            return {"threshold": command.threshold}
-        case LayersRequest():
-            return {"each_head": command.each_head}
-        case PatchRequest():
-            return {"each_head": command.each_head}
-        case MatrixRequest():
-            return {"norm": command.norm}
-        case (
-            RolloutRequest()
-            | ScoreRequest()
-            | RelevanceRequest()
-            | FeaturesRequest()
-            | QkvRequest()
-        ):
-            return {}
-
-
 def render(job: RenderJob) -> tuple[WrittenFile, ...]:
-    """Draw and write one picture's files; the figure last, so that it stands for a complete set.
+    """Draw and write one image's files; the figure last, so that it stands for a complete set.
 
     Raises:
-        OutputError: A file cannot be written.
+        OutputError: A file cannot be written, or the figure does not fit into memory.
     """
-    provenance, plan, style = job.provenance, job.plan, job.style
+    try:
+        return _render(job)
+    except MemoryError as error:
+        raise OutputError(
+            f"its figure at --dpi {job.style.dpi} does not fit into memory",
+            f"try --dpi {max(30, job.style.dpi // 2)}, or fewer --workers",
+        ) from error
+
+
+def _render(job: RenderJob) -> tuple[WrittenFile, ...]:
+    provenance, plan, style, request = job.provenance, job.plan, job.style, job.command
     name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
-    picture = Picture(job.pixels, provenance.geometry, name)
-    command = job.command
+    image = FigureImage(job.pixels, provenance.geometry, name)
+    kind = kind_of(request)
     written: list[WrittenFile] = []
     beside: dict[str, str | None] = {}
     if job.output.save_data:
-        written.append(write_npz(plan.path("npz"), arrays_of(job.maps), provenance))
-    if isinstance(command, ScoreRequest) and command.csv and isinstance(job.maps, ScoreMaps):
-        written.append(write_csv(plan.path("csv"), score_rows(job.maps), "scores"))
-        beside["csv"] = sha256_of(plan.path("csv").read_bytes())
-    if isinstance(command, HeadsRequest) and command.overlay and isinstance(job.maps, HeadsMaps):
-        pixels = overlay_images(job.maps, picture, style)
-        for head, image in zip(job.maps.heads, pixels, strict=True):
-            place = plan.path("png", f"head{head}")
-            written.append(write_array_png(image, place, provenance, "overlay"))
-            beside[f"head{head}.png"] = None
-    figures = draw(job.maps, picture, provenance.model, style, **draw_options(command))
+        written.append(write_npz(plan.path("npz"), job.maps.arrays(), provenance))
+    for switch, sidecar in kind.sidecars.items():
+        if getattr(request, switch):
+            files = resolve(sidecar.write)(job.maps, image, style, provenance, plan)
+            written += [file for file, _ in files]
+            beside |= {plan.tail(file.path): digest for file, digest in files}
+    options = {name: getattr(request, name) for name in kind.drawn_with}
+    figures = draw(job.maps, image, provenance.model, style, **options)
     drawn = write_figures(figures, plan, job.output.formats, style.dpi, provenance, beside)
     return (*drawn, *written)

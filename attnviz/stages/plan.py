@@ -1,47 +1,60 @@
-"""What a run would do, planned before a model is loaded: its pictures and where their files go."""
+"""What a run will do, planned before a model is loaded: its images and where their files go."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attnviz.domain import Precision, RelevanceMethod, sha256_of
-from attnviz.domain.options import command_name
-from attnviz.domain.requests import RelevanceRequest, no_gradients_in_float16
-from attnviz.errors import UsageError
+from attnviz.attention.checks import check_request
+from attnviz.domain import Precision, sha256_of
+from attnviz.domain.kinds import kind_of
+from attnviz.errors import UsageError, no_gradients_in_float16
 from attnviz.images.find import find_images
+from attnviz.images.sizes import check_size
+from attnviz.models.catalogue import known_info
+from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from attnviz.domain import ImageFile
-    from attnviz.domain.requests import CommandRequest, RunRequest
-    from attnviz.images.find import Found
+    from attnviz.domain.kinds import CommandRequest
+    from attnviz.domain.requests import InputRequest, ModelRequest, RunRequest
+    from attnviz.images.find import FoundImages
     from attnviz.output.plan import OutputPlan
 
 
-def check_relevance(request: RunRequest) -> None:
-    """Raise UsageError for relevance that no model could give, before one is loaded.
+def check_before_loading(
+    command: CommandRequest, model: ModelRequest, inputs: InputRequest | None = None
+) -> None:
+    """Raise for what no model could do, or not the one that is named, before it is loaded.
 
-    Its second picture is no file, or gradients are asked for in float16, whose range they leave.
+    Neither torch is imported for it nor anything downloaded.
+
+    Raises:
+        UsageError: The second image is not a file; gradients in float16, whose range they leave; a
+            layer, head or size that the named model does not have.
+        UnsupportedModelError: It has no CLS token, and the command needs one.
     """
-    command = request.command
-    if not isinstance(command, RelevanceRequest):
-        return
-    if command.like and not command.like.is_file():
-        raise UsageError(f"--like: {command.like} is no file", "give a second picture")
-    by_gradient = command.method is not RelevanceMethod.CONTRIBUTION
-    if by_gradient and request.model.precision is Precision.FLOAT16:
+    second = command.second_image
+    if second is not None and not second.is_file():
+        raise UsageError(f"--like: {second} is not a file", "give a second image")
+    if command.needs_gradients and model.precision is Precision.FLOAT16:
         raise no_gradients_in_float16()
+    info = known_info(model)
+    if info is not None:
+        check_request(info, command)
+        if inputs is not None:
+            check_size(info.patch, inputs.size, inputs.fit)
 
 
 def plan_request(
     request: RunRequest, into: Path | None = None
-) -> tuple[Found, dict[ImageFile, OutputPlan]]:
-    """The pictures of a request and where their files go, below ``into`` if that is given.
+) -> tuple[FoundImages, dict[ImageFile, OutputPlan]]:
+    """The images of a request and where their files go, below ``into`` if that is given.
 
-    Of a shard: its own pictures, and its own part of the inputs that gave nothing.
+    Of a shard: its own images, and its own part of the inputs that failed.
 
     Raises:
         UsageError: Names that cannot be given.
@@ -49,8 +62,10 @@ def plan_request(
     output = request.output
     found = find_images(request.inputs.inputs, exclude=output.folder)
     placed = output if into is None else replace(output, folder=into)
-    # Names are settled over all pictures: those of two shards must not meet either.
-    plans = plan_outputs(found.files, command_name(request.command), placed)
+    # Names are assigned over all images, so that two shards do not write the same file.
+    command = kind_of(request.command).name
+    values = name_values(command, [request.model], layer_as_written(request.command))
+    plans = plan_outputs(found.files, command, placed, values)
     shard = request.inputs.shard
     if shard is None:
         return found, plans
@@ -59,10 +74,16 @@ def plan_request(
     return replace(found, files=tuple(plans), missing=missing), plans
 
 
-def like_digest(command: CommandRequest) -> str | None:
-    """Hex SHA-256 of the second picture of a command, "" of one that cannot be read; or None."""
-    like = command.like if isinstance(command, RelevanceRequest) else None
-    return None if like is None else file_digest(like)
+def layer_as_written(command: CommandRequest) -> int | str | None:
+    """The layer of a command; "output" where it is the model's output, None without the option."""
+    layer = getattr(command, "layer", None)
+    return "output" if layer is None and hasattr(command, "layer") else layer
+
+
+def second_digest(request: CommandRequest) -> str | None:
+    """Hex SHA-256 of the second image of a request, "" of one that cannot be read; or None."""
+    second = request.second_image
+    return None if second is None else file_digest(second)
 
 
 def file_digest(path: Path) -> str:

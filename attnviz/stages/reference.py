@@ -1,4 +1,4 @@
-"""The second picture that ``relevance`` compares with: read, prepared, and run once."""
+"""The second image that ``relevance`` compares with: read, prepared, and run once."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING
 
 from attnviz.attention.memory import memory_errors
 from attnviz.attention.relevance import Reference, reference_of
-from attnviz.domain import ImageFile, Picture, PreparedImage
-from attnviz.domain.requests import CommandRequest, InputRequest, RelevanceRequest
-from attnviz.images.fit import prepare
-from attnviz.images.read import read_image
+from attnviz.domain import FigureImage, ImageFile, PreparedImage
+from attnviz.domain.kinds import CommandRequest
+from attnviz.domain.requests import InputRequest
+from attnviz.images.read import read_input
+from attnviz.stages.read import prepare_image
 
 if TYPE_CHECKING:
     from attnviz.models.backbone import Backbone
 
 
 def read_second(model: Backbone, command: CommandRequest, inputs: InputRequest) -> Reference | None:
-    """The second picture of a command, fitted as the inputs are; None for a command without one.
+    """The second image of a command, prepared as the inputs are; None for a command without one.
 
     Raises:
         ImageError: It cannot be read.
         UsageError: A size that the model cannot take.
         MemoryNeededError: It does not fit into memory.
     """
-    path = command.like if isinstance(command, RelevanceRequest) else None
+    path = command.second_image
     if path is None:
         return None
-    image = read_image(ImageFile(path, Path(path.name)), max_pixels=inputs.max_pixels)
-    prepared = prepare(image, model.info, inputs.size, inputs.fit, inputs.mean, inputs.std)
-    return refer_to(model, prepared)
+    image = read_input(ImageFile(path, Path(path.name)), inputs)
+    return refer_to(model, prepare_image(image, model.info, inputs))
 
 
 def refer_to(model: Backbone, image: PreparedImage) -> Reference:
-    """The reference that a prepared picture makes."""
-    picture = Picture(image.image.pixels, image.geometry, image.image.file.path.name)
+    """The reference that a prepared image makes."""
+    shown = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
     with memory_errors(image.geometry.model_input):
-        return reference_of(model, model.batch([image]), picture)
+        return reference_of(model, model.batch([image]), shown)

@@ -1,8 +1,9 @@
-"""Figures for TensorBoard, as the very pixels of the PNG files."""
+"""Figures for TensorBoard, with the same pixels as the PNG files."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,16 @@ _WRITERS = ("torch.utils.tensorboard", "tensorboardX")
 
 
 class Board:
-    """Adds pictures to an open SummaryWriter."""
+    """Adds images to an open SummaryWriter."""
 
     def __init__(self, writer: Any) -> None:
         self.writer = writer
 
     def show(self, tag: str, files: Sequence[WrittenFile], step: int) -> None:
-        """The PNG pages of a figure under its tag; further pages as ``TAG/2``, ``TAG/3``."""
+        """Add the PNG pages of a figure under its tag; further pages as ``TAG/2``, ``TAG/3``."""
         pages = [f.path for f in files if f.kind == "figure" and f.path.suffix == ".png"]
         for number, path in enumerate(pages, 1):
-            with Image.open(path) as image:
+            with Image.open(BytesIO(path.read_bytes())) as image:
                 pixels = np.asarray(image.convert("RGB"))  # height, width, 3
             name = tag if number == 1 else f"{tag}/{number}"
             self.writer.add_image(name, pixels, global_step=step, dataformats="HWC")
@@ -37,7 +38,7 @@ class Board:
 
 
 def open_board(target: Any) -> Board:
-    """A board that writes into a folder, or through a SummaryWriter that somebody opened.
+    """A board that writes to a folder, or through an open SummaryWriter.
 
     Raises:
         UsageError: Neither tensorboard nor tensorboardX is installed.

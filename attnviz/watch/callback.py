@@ -1,4 +1,4 @@
-"""The callback: every so many steps the figures of a few pictures, from the live model's twin."""
+"""The callback: figures of a few images every N steps, from a snapshot of the live model."""
 
 from __future__ import annotations
 
@@ -8,59 +8,44 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.attention.compute import check_command
+from attnviz.attention.checks import check_request
 from attnviz.domain import DrawStyle, Fit, ImageFormat, WrittenFile
 from attnviz.domain.events import Failed, Skipped
-from attnviz.domain.options import command_name
+from attnviz.domain.kinds import KINDS, CommandRequest, kind_of
 from attnviz.domain.requests import (
-    CommandRequest,
-    FeaturesRequest,
-    HeadsRequest,
     InputRequest,
-    LayersRequest,
     ModelRequest,
     OutputRequest,
-    PatchRequest,
-    RolloutRequest,
     RunRequest,
-    ScoreRequest,
     SizeRequest,
 )
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
-from attnviz.models.training import is_first_process, twin_of, undisturbed
+from attnviz.images.sizes import check_size
+from attnviz.models.training import is_first_process, snapshot_backbone, undisturbed
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
-from attnviz.stages.plan import plan_request
-from attnviz.stages.read import ReadStage, Ready
+from attnviz.stages.plan import check_before_loading, plan_request
+from attnviz.stages.read import PreparedJob, ReadStage
+from attnviz.storage import path_of
 from attnviz.watch.board import Board, open_board
-
-FIGURES: dict[str, type[CommandRequest]] = {
-    "heads": HeadsRequest,
-    "layers": LayersRequest,
-    "rollout": RolloutRequest,
-    "patch": PatchRequest,
-    "score": ScoreRequest,
-    "features": FeaturesRequest,
-}
 
 _log = logging.getLogger("attnviz.watch")
 
 
 @dataclass(eq=False)
 class Watch:
-    """Draws figures of fixed pictures while a model trains, and leaves the training as it is.
+    """Draws figures of the same images while a model trains, without changing the training.
 
-    images: files, folders or globs. figures: names of commands, or requests with options of their
-    own (``HeadsRequest(layer=5)``). Step 1200 goes into ``out/step00001200/cat.heads.png``.
-    tensorboard: a folder for events, or a SummaryWriter that is open already. name: what figures
-    call the model. size, fit, mean, std: as on the command line. What goes wrong in a step is
-    logged as a warning, once, and never raised unless ``strict``.
+    images: files, folders or globs. figures: names in ``attnviz.domain.kinds.KINDS``, or requests
+    with their own options (``HeadsRequest(layer=5)``). Step 1200 is written to
+    ``out/step00001200/cat.heads.png``. tensorboard: a folder for events, or an open SummaryWriter.
+    name: the model's name in figures. size, fit, mean, std: as on the command line. The first
+    failure is logged as a warning, further ones at debug level; with ``strict`` they are raised.
 
     Raises:
-        AttnvizError: At once, for pictures, figures or a folder that cannot be used.
+        AttnvizError: At once, if the images, the figures or the folder cannot be used.
     """
 
     images: Sequence[str | Path]
@@ -80,9 +65,9 @@ class Watch:
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise UsageError(f"every={self.every} is no number of steps", "1 or more")
+            raise UsageError(f"every={self.every} is not a number of steps", "give 1 or more")
         self._commands = tuple(_command(figure) for figure in self.figures)
-        names = [command_name(command) for command in self._commands]
+        names = [kind_of(command).name for command in self._commands]
         if len(set(names)) < len(names):
             raise UsageError("two figures of one kind would share a name", "use a second Watch")
         self._inputs = InputRequest(
@@ -92,25 +77,27 @@ class Watch:
             mean=self.mean,
             std=self.std,
         )
-        found = find_images(self._inputs.inputs, exclude=Path(self.out))
+        found = find_images(self._inputs.inputs, exclude=path_of(self.out))
         for _, error in found.missing:
             raise error
         if not found.files:
-            raise UsageError("there is no picture to watch with", "images=[...]")
+            raise UsageError("there are no images to draw", "give images=[...]")
         self._formats = tuple(ImageFormat(each) for each in self.formats)
         self._board: Board | None = None
         self._warned = False
+        for command in self._commands:
+            check_before_loading(command, ModelRequest())
         if is_first_process():
-            check_folder(Path(self.out))
+            check_folder(path_of(self.out))
             if self.tensorboard is not None:
                 self._board = open_board(self.tensorboard)
 
     def __call__(self, model: Any, step: int) -> tuple[Path, ...]:
-        """Draw if ``step`` is a multiple of ``every``; the files that were written."""
+        """Draw if ``step`` is a multiple of ``every``; returns the files written."""
         return self.draw(model, step) if int(step) % self.every == 0 else ()
 
     def draw(self, model: Any, step: int) -> tuple[Path, ...]:
-        """Draw at this step whatever its number; the files that were written."""
+        """Draw at this step, whatever its number; returns the files written."""
         if not is_first_process():
             return ()
         try:
@@ -119,31 +106,33 @@ class Watch:
         except Exception as error:
             if self.strict:
                 raise
-            # A warning that a filter turns into an error would end the training: hence a log.
+            # Logged, since a warning filter may turn warnings into errors and end the training.
             level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
             _log.log(level, "attention was not drawn at step %s: %s", step, error)
             return ()
 
     def _files(self, model: Any, step: int) -> Iterator[WrittenFile]:
-        twin = twin_of(model, self.name)
-        twin.info = replace(
-            twin.info, name=f"{twin.info.name}, step {step}", weights=f"in training, step {step}"
+        snapshot = snapshot_backbone(model, self.name)
+        snapshot.info = replace(
+            snapshot.info,
+            name=f"{snapshot.info.name}, step {step}",
+            weights=f"in training, step {step}",
         )
         for command in self._commands:
-            check_command(twin.info, command)
-        check_size(twin.info.patch, self.size, self._inputs.fit)
+            check_request(snapshot.info, command)
+        check_size(snapshot.info.patch, self.size, self._inputs.fit)
         for command in self._commands:
             request = self._request(command, step)
             _, plans = plan_request(request)
-            reader = ReadStage(request, twin.info, twin.device.type)
-            pictures = (_at(step, reader.read(file, plan)) for file, plan in plans.items())
-            for seen in ModelStage(request, twin).outcomes(pictures):
-                if isinstance(seen, Failed):
-                    raise seen.error
-                if isinstance(seen, Skipped):
+            reader = ReadStage(request, snapshot.info, snapshot.device.type)
+            jobs = (_with_step(step, reader.read(file, plan)) for file, plan in plans.items())
+            for outcome in ModelStage(request, snapshot).outcomes(jobs):
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                if isinstance(outcome, Skipped):
                     continue
-                plan = plans[seen.ready.file]
-                written = render(job_of(request, plan, seen.ready, seen.maps))
+                plan = plans[outcome.job.file]
+                written = render(job_of(request, plan, outcome.job, outcome.maps))
                 yield from written
                 if self._board is not None:
                     self._board.show(f"attention/{plan.stem}.{plan.command}", written, step)
@@ -156,7 +145,7 @@ class Watch:
             command=command,
             model=ModelRequest(),
             inputs=self._inputs,
-            output=OutputRequest(Path(self.out) / f"step{step:08d}", formats, self.save_data),
+            output=OutputRequest(path_of(self.out) / f"step{step:08d}", formats, self.save_data),
             style=self.style,
             batch_size=1,
         )
@@ -169,13 +158,15 @@ def _listed(images: Sequence[str | Path]) -> Sequence[str | Path]:
 def _command(figure: str | CommandRequest) -> CommandRequest:
     if not isinstance(figure, str):
         return figure
-    if figure not in FIGURES:
-        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(FIGURES)}")
-    return FIGURES[figure]()
+    if figure not in KINDS:
+        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(KINDS)}")
+    return KINDS[figure].request()
 
 
-def _at(step: int, picture: Ready | Skipped | Failed) -> Ready | Skipped | Failed:
-    """The picture with the step in its record."""
-    if not isinstance(picture, Ready):
-        return picture
-    return replace(picture, provenance=replace(picture.provenance, step=step))
+def _with_step(
+    step: int, outcome: PreparedJob | Skipped | Failed
+) -> PreparedJob | Skipped | Failed:
+    """The job with the step in its record."""
+    if not isinstance(outcome, PreparedJob):
+        return outcome
+    return replace(outcome, provenance=replace(outcome.provenance, step=step))

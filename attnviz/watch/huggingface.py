@@ -18,7 +18,7 @@ def _callback_class() -> Any:
         raise UsageError("transformers is not installed", "pip install transformers") from error
 
 
-class WatchCallback(_callback_class()):  # type: ignore[misc]  # known when it is imported
+class WatchCallback(_callback_class()):  # type: ignore[misc]  # known only at import
     """Draws before the first step and after every step that is a multiple of ``watch.every``."""
 
     def __init__(self, watch: Watch) -> None:
@@ -27,12 +27,12 @@ class WatchCallback(_callback_class()):  # type: ignore[misc]  # known when it i
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
     ) -> None:
-        """The model as training found it."""
+        """The model before its first step."""
         self.on_step_end(args, state, control, model)
 
     def on_step_end(
         self, _args: Any, state: Any, _control: Any, model: Any = None, **_: Any
     ) -> None:
-        """Called once a step of the optimizer, however many batches it took."""
+        """Called once per optimizer step, however many batches were accumulated."""
         if state.is_world_process_zero:
             self.watch(model, state.global_step)

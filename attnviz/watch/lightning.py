@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from attnviz.watch.callback import Watch
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-"""One project under two names; a trainer wants the callbacks of its own one."""
+"""The two names of one project; a trainer takes callbacks of its own package only."""
 
 
 def _callback_class() -> Any:
@@ -24,7 +24,7 @@ def _callback_class() -> Any:
     raise UsageError("Lightning is not installed", "pip install lightning")
 
 
-class WatchCallback(_callback_class()):  # type: ignore[misc]  # known when it is imported
+class WatchCallback(_callback_class()):  # type: ignore[misc]  # known only at import
     """Draws before the first step and after every step that is a multiple of ``watch.every``."""
 
     def __init__(self, watch: Watch) -> None:
@@ -33,11 +33,11 @@ class WatchCallback(_callback_class()):  # type: ignore[misc]  # known when it i
         self._last: int | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """The model as training found it."""
+        """The model before its first step."""
         self._show(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_batch: Any) -> None:
-        """Several batches may make one step, which is drawn once."""
+        """Several accumulated batches make one step, which is drawn once."""
         self._show(trainer, pl_module)
 
     def _show(self, trainer: Any, model: Any) -> None:

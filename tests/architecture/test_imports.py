@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.warm import WarmServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "attnviz"
@@ -26,21 +29,24 @@ PROBE = """
 import sys
 {before}
 from attnviz.cli.app import main
-code = main({arguments!r})
+code = main(sys.argv[1:])
 heavy = [name for name in {heavy!r} if name in sys.modules]
 print("code", code, "heavy", *heavy, file=sys.stderr)
 """
 
 
-def heavy_imports(arguments: list[str], before: str = "") -> list[str]:
+@pytest.fixture
+def heavy_imports(light_server: WarmServer) -> Callable[..., list[str]]:
     """The heavy packages that a command has imported when it is through."""
-    code = PROBE.format(before=before, arguments=arguments, heavy=HEAVY)
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    words = run.stderr.split()
-    assert words[:3] == ["code", "0", "heavy"], run.stderr
-    return words[3:]
+
+    def call(arguments: list[str], before: str = "") -> list[str]:
+        source = PROBE.format(before=before, heavy=HEAVY)
+        run = light_server.run(*arguments, source=source)
+        words = run.stderr.split()
+        assert words[:3] == ["code", "0", "heavy"], run.stderr
+        return words[3:]
+
+    return call
 
 
 def imported(path: Path) -> set[str]:
@@ -75,16 +81,35 @@ def test_the_layers_hold() -> None:
 
 
 @pytest.mark.parametrize("arguments", LIGHT_COMMANDS)
-def test_what_only_tells_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_what_only_tells_imports_nothing_heavy(arguments: list[str], heavy_imports) -> None:
     assert heavy_imports(arguments) == []
 
 
-def test_the_test_of_heavy_imports_can_fail() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["heads", "missing.jpg"],
+        ["heads", "sample_images/cat.jpg", "--model", "dinov2_vitg14", "--layer", "45"],
+        ["render", "configs/demo.toml", "--list"],
+        ["info", "docs/figures/car.heads.png"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_told_before_the_weights_imports_no_torch(
+    arguments: list[str], light_server: WarmServer
+) -> None:
+    torch = [name for name in HEAVY if name in ("torch", "torchvision", "timm", "transformers")]
+    source = PROBE.format(before="", heavy=torch)
+    run = light_server.run(*arguments, source=source, cwd=ROOT)
+    assert run.stderr.split()[-1] == "heavy", run.stderr
+
+
+def test_the_test_of_heavy_imports_can_fail(heavy_imports) -> None:
     assert heavy_imports(["--version"], before="import numpy") == ["numpy"]
 
 
 def test_timm_is_imported_by_one_file() -> None:
-    assert files_importing("timm") == {"models/backbone.py"}
+    assert files_importing("timm") == {"models/build.py"}
 
 
 def test_torch_stays_in_its_folders() -> None:

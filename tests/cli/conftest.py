@@ -1,5 +1,5 @@
-"""The command line in this process: with a pipeline that only notes what it was asked to do, and
-with the real one and a tiny checkpoint.
+"""The command line in this process: with a run that only records its requests, and for real with a
+tiny checkpoint.
 """
 
 from __future__ import annotations
@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-import attnviz
+import attnviz.runs
 from attnviz.cli.app import main
 from attnviz.domain.events import Event
 from attnviz.domain.requests import RunRequest
@@ -23,7 +23,7 @@ from tests.helpers.photos import save_scene
 
 @dataclass
 class FakePipeline:
-    """``events`` are what a run yields; an exception among them is raised in its place."""
+    """Yields ``events``; an exception among them is raised instead."""
 
     events: Iterable[Event | BaseException] = ()
     requests: list[RunRequest] = field(default_factory=list)
@@ -49,12 +49,12 @@ class Outcome:
 
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePipeline:
-    monkeypatch.chdir(tmp_path)  # where the list of failures is written
+    monkeypatch.chdir(tmp_path)  # the list of failures is written there
     fake = FakePipeline()
     module = types.ModuleType("attnviz.runs.command")
     module.run = fake.run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "attnviz.runs.command", module)
-    monkeypatch.setattr(attnviz, "pipeline", module, raising=False)
+    monkeypatch.setattr(attnviz.runs, "command", module, raising=False)
     return fake
 
 
@@ -69,7 +69,7 @@ def attnviz_command(pipeline: FakePipeline, capsys: pytest.CaptureFixture[str]):
 
 @pytest.fixture
 def request_of(pipeline: FakePipeline, attnviz_command):
-    """The request that a command line comes to; the command line must be accepted."""
+    """The request that a command line gives; it must be accepted."""
 
     def call(*arguments: str) -> RunRequest:
         outcome = attnviz_command(*arguments)
@@ -95,6 +95,24 @@ def tiny(tiny_weights: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture
+def wrong_attention(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Call it to have rows computed that ``--verify`` must find wrong: all of one layer by 1 %."""
+    from attnviz.attention import verify
+
+    def plant() -> None:
+        row_blocks = verify.row_blocks
+
+        def wrong(call, *, output):
+            yield from row_blocks(call, output=output)
+            if call.layer == 2:
+                output *= 1.01
+
+        monkeypatch.setattr(verify, "row_blocks", wrong)
+
+    return plant
+
+
+@pytest.fixture
 def real(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The whole command line in this process, run in the test's own folder."""
 
@@ -109,7 +127,7 @@ def real(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A folder of small pictures of two sizes, one of them in a sub-folder."""
+    """A folder of small images of two sizes, one of them in a sub-folder."""
     folder = tmp_path / "photos"
     for name, height, width in (("1.png", 40, 40), ("2.jpg", 40, 40), ("10.png", 48, 72),
                                 ("deep/er/3.png", 40, 40)):  # fmt: skip

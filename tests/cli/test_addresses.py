@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import fsspec
@@ -49,7 +47,7 @@ def test_a_folder_in_a_store_is_drawn_as_one_on_a_disk(real, tiny, uploaded, tmp
     assert there.out.splitlines() == lines
     written = in_store(uploaded, "/out/run")
     assert sorted(written) == files_below(tmp_path / "here")
-    assert "notes.txt (no picture suffix)" in there.err
+    assert "notes.txt (no image suffix)" in there.err
     # Only the picture's name in the record differs.
     for line in there.out.splitlines():
         record = read_record(path_of(line))
@@ -92,9 +90,9 @@ def test_files_folders_and_globs_of_a_store(real, tiny, uploaded, inputs, names)
     [
         (("memory://photos/gone.png",), 1, "memory://photos/gone.png does not exist"),
         (("memory://gone",), 1, "memory://gone does not exist"),
-        (("memory://photos/*.gif",), 1, "memory://photos/*.gif matches no pictures"),
+        (("memory://photos/*.gif",), 1, "memory://photos/*.gif matches no images"),
         (("nosuch://photos/1.png",), 1, "nosuch://photos/1.png cannot be opened: protocol not kn"),
-        (("memory://photos/notes.txt",), 1, "notes.txt is text, not a picture"),
+        (("memory://photos/notes.txt",), 1, "notes.txt is text, not an image"),
         (("photos/1.png", "--out", "nosuch://o"), 2, "--out: nosuch://o cannot be written (Proto"),
     ],
 )
@@ -158,7 +156,7 @@ def test_a_file_appears_complete_or_not_at_all(store, monkeypatch, atomic):
     assert store.find("/folder") == ["/folder/file.bin"]
 
 
-def test_plain_paths_import_no_fsspec():
+def test_plain_paths_import_no_fsspec(light_server):
     """torch would bring it along: asked where files are found, read and written."""
     code = """
 import sys
@@ -168,7 +166,5 @@ from attnviz.images.find import find_images
 find_images(["."]), attnviz.output.atomic.probe(Path("."))
 print("fsspec" in sys.modules)
 """
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    run = light_server.run(source=code)
     assert run.stdout == "False\n"

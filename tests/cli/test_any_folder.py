@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +10,7 @@ import pytest
 from PIL import Image
 
 from attnviz.output.plan import LONGEST_STEM
+from tests.helpers import kinds
 from tests.helpers.command_line import arrays, assert_same_arrays, files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import exif_with_orientation, scene, stored_for
@@ -40,14 +38,17 @@ def test_every_name_gives_a_figure_of_its_own(real, tiny, tmp_path, command):
     assert all(len(os.fsencode(Path(name).name)) <= 255 for name in written)
 
 
-@pytest.mark.parametrize("command", ["heads", "layers", "rollout", "patch", "score"])
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_every_shape_gives_a_figure(real, tiny, tmp_path, command):
     shapes = ((1, 1), (3000, 3), (3, 3000), (1, 40), (31, 33), (7, 7))
     for height, width in shapes:
         save_scene(tmp_path / "in" / f"{height}x{width}.png", height, width)
     run = real(command, "in", *tiny, "--out", "o", "--save-data")
     assert run.code == 0, run.err
-    assert len(files_below(tmp_path / "o")) == 2 * len(shapes)
+    stems = {f"{height}x{width}.{command}" for height, width in shapes}
+    assert {f"{stem}.{suffix}" for stem in stems for suffix in ("png", "npz")} <= set(
+        files_below(tmp_path / "o")
+    )
     for path in (tmp_path / "o").glob("*.png"):
         with Image.open(path) as image:
             assert 1 < image.height < 10_000
@@ -117,14 +118,11 @@ def test_sixteen_bits_have_the_map_of_eight(real, tiny, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's memory limits")
-def test_under_a_memory_limit_the_size_that_fits_is_told(tmp_path):
+def test_under_a_memory_limit_the_size_that_fits_is_told(warm_server, tmp_path):
     save_scene(tmp_path / "in" / "a.png", 64, 64)
-    most = 8 << 30
-    run = subprocess.run(
-        [sys.executable, "-m", "attnviz", "rollout", tmp_path / "in", "--model", "demo", "--size",
-         "4096", "--device", "cpu", "--out", tmp_path / "o"],
-        capture_output=True, text=True, timeout=120, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
+    run = warm_server.run(
+        "rollout", tmp_path / "in", "--model", "demo", "--size", "4096", "--device", "cpu",
+        "--out", tmp_path / "o", memory_limit=8 << 30,
     )  # fmt: skip
     assert run.returncode == 1, run.stderr
     assert "Traceback" not in run.stderr

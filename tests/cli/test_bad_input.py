@@ -16,11 +16,10 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image, ImageFile
 
+from tests.helpers import kinds
 from tests.helpers.command_line import files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import png_header_only
-
-COMMANDS = ("heads", "layers", "rollout", "patch", "score", "features", "matrix", "qkv")
 
 
 def errors(run) -> list[str]:
@@ -29,9 +28,7 @@ def errors(run) -> list[str]:
     lines = run.err.splitlines()
     found = [line for line in lines if line.startswith(("error: ", "failed: "))]
     rest = [line for line in lines if line not in found and not line.startswith("  ")]
-    assert all(line.startswith(("note: ", "passed over ")) or " done" in line for line in rest), (
-        rest
-    )
+    assert all(line.startswith(("note: ", "skipped ")) or " done" in line for line in rest), rest
     return found
 
 
@@ -106,8 +103,8 @@ def test_bad_pictures_are_named_and_the_others_done(real, tiny, mixed, tmp_path,
     )
     assert len(run.out.splitlines()) == 6
     # Junk costs one line, not one each, and is no failure.
-    (passed_over,) = (line for line in run.err.splitlines() if line.startswith("passed over"))
-    assert passed_over.startswith("passed over 4 files: ")
+    (skipped,) = (line for line in run.err.splitlines() if line.startswith("skipped"))
+    assert skipped.startswith("skipped 4 files: ")
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
     assert limit == Image.MAX_IMAGE_PIXELS
 
@@ -133,7 +130,7 @@ def test_fail_fast_stops_at_the_first(real, tiny, mixed, tmp_path):
     [
         ("missing.jpg", "missing.jpg does not exist"),
         ("nowhere/", "nowhere does not exist"),
-        ("empty-folder", "empty-folder holds no pictures"),
+        ("empty-folder", "empty-folder holds no images"),
         ("*.tif", "*.tif does not exist, and as a glob matches nothing"),
         ("-", "standard input lists no paths"),
         ("", "'' is an empty name"),
@@ -205,7 +202,7 @@ def test_a_layer_out_of_range_states_the_range(real, tiny, photo, option, text):
 
 
 @pytest.mark.parametrize("text", ["2", "-3", "0,5"])
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "features"])
+@pytest.mark.parametrize("command", kinds.OF_HEADS)
 def test_a_head_out_of_range_states_the_range(real, tiny, photo, command, text):
     run = real(command, photo, *tiny, "--heads", text)
     assert run.code == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import shlex
 import subprocess
@@ -11,21 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.app import app
-from attnviz.cli.commands import heads, layers, matrix, patch, qkv, relevance, rollout, score
-from attnviz.cli.flatten import flatten, unwrapped
+from attnviz.cli.commands import COMMANDS, about_command, load_command
+from attnviz.cli.panels import figure_panels
+from attnviz.cli.signature import unwrapped
+from attnviz.domain.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTIONS = (
-    *(heads.heads, layers.layers, rollout.rollout, patch.patch, score.score),
-    relevance.relevance,
-    matrix.matrix,
-    qkv.qkv,
-)
 
 
-def example(function: object) -> list[str]:
-    last = unwrapped(function.__doc__ or "").split("\n\n")[-1]
+def example(command: str) -> list[str]:
+    last = unwrapped(about_command(command)).split("\n\n")[-1]
     return shlex.split(last.removeprefix("Example: "))
 
 
@@ -37,30 +31,32 @@ def test_the_page_of_the_command_line_is_up_to_date() -> None:
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_every_example_is_a_command_that_is_accepted(function: object, request_of) -> None:
-    program, *arguments = example(function)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_example_is_a_command_that_is_accepted(kind: str, request_of) -> None:
+    program, *arguments = example(kind)
     assert program == "attnviz"
     assert request_of(*arguments)
 
 
-def test_every_option_has_help() -> None:
-    for info in app.registered_commands:
-        assert info.callback is not None
-        for name, parameter in inspect.signature(info.callback, eval_str=True).parameters.items():
-            (option,) = parameter.annotation.__metadata__
-            assert option.help, name
-            assert option.help.endswith("."), name
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(command: str) -> None:
+    said = unwrapped(load_command(command).__doc__ or "")
+    assert said.startswith(unwrapped(about_command(command)).split("\n\n")[0])
 
 
-def test_a_command_can_be_called_with_an_options_value(pipeline) -> None:
-    options = heads.HeadsOptions(inputs=["a.jpg"], threshold=0.6)
-    heads.heads(options)
-    assert pipeline.requests[0].command.threshold == 0.6
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_help(command: str) -> None:
+    parameters = inspect.signature(load_command(command), eval_str=True).parameters
+    for name, parameter in parameters.items():
+        (option,) = parameter.annotation.__metadata__
+        assert option.help, name
+        assert option.help.endswith("."), name
 
 
-def test_flat_signatures_hold_every_field_once_and_a_commands_own_first() -> None:
-    flat = flatten(patch.patch)
-    names = list(flat.__annotations__)
-    assert sorted(names) == sorted(item.name for item in dataclasses.fields(patch.PatchOptions))
-    assert set(names[:4]) == {"layer", "at", "xy", "each_head"}
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_command_has_the_options_of_its_panels_each_once_and_its_own_first(kind) -> None:
+    names = list(inspect.signature(load_command(kind.name)).parameters)
+    options = [each for panel in figure_panels(kind) for each in panel.options()]
+    assert len(names) == len(options) + 2  # the inputs, and --config
+    own = [each.name.replace("-", "_") for each in figure_panels(kind)[0].options()]
+    assert [name.rstrip("_") for name in names[1 : 1 + len(own)]] == own

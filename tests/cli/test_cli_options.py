@@ -20,31 +20,20 @@ from attnviz.domain import (
     Scale,
     Size,
 )
-from attnviz.domain.requests import (
-    FeaturesRequest,
+from attnviz.domain.kinds import (
+    KINDS,
     HeadsRequest,
-    InputRequest,
     LayersRequest,
     MatrixRequest,
-    ModelRequest,
-    OutputRequest,
     PatchRequest,
     QkvRequest,
     RolloutRequest,
-    RunRequest,
     ScoreRequest,
 )
+from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
+from tests.helpers import kinds
 
-DEFAULTS = {
-    "heads": HeadsRequest(),
-    "layers": LayersRequest(),
-    "rollout": RolloutRequest(),
-    "patch": PatchRequest(),
-    "score": ScoreRequest(),
-    "features": FeaturesRequest(),
-    "matrix": MatrixRequest(),
-    "qkv": QkvRequest(),
-}
+DEFAULTS = {name: KINDS[name].request() for name in kinds.BY_DEFAULT}
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -201,8 +190,8 @@ def test_names_with_a_leading_dash_stand_behind_two_dashes(request_of) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("heads", "a.jpg", "--layer", "a"), "--layer: 'a' is no layer number"),
-        (("heads", "a.jpg", "--layer", ""), "--layer: '' is no layer number"),
+        (("heads", "a.jpg", "--layer", "a"), "--layer: 'a' is not a layer number"),
+        (("heads", "a.jpg", "--layer", ""), "--layer: '' is not a layer number"),
         (("heads", "a.jpg", "--heads", "x"), "--heads: 'x'"),
         (("heads", "a.jpg", "--threshold", "0"), "--threshold: 0 is out of range"),
         (("heads", "a.jpg", "--threshold", "1.01"), "--threshold: 1.01 is out of range"),
@@ -211,9 +200,9 @@ def test_names_with_a_leading_dash_stand_behind_two_dashes(request_of) -> None:
         (("rollout", "a.jpg", "--fusion", "sum"), "'mean', 'max', 'min'"),
         (("rollout", "a.jpg", "--residual", "1"), "--residual: 1 is out of range"),
         (("score", "a.jpg", "--keep-ratio", "0"), "--keep-ratio: 0 is out of range"),
-        (("patch", "a.jpg", "--at", "3"), "--at: '3' is no patch"),
-        (("heads", "a.jpg", "--size", "big"), "--size: 'big' is no size"),
-        (("heads", "a.jpg", "--device", "gpu"), "--device: 'gpu' is no device"),
+        (("patch", "a.jpg", "--at", "3"), "--at: '3' is not a patch"),
+        (("heads", "a.jpg", "--size", "big"), "--size: 'big' is not a size"),
+        (("heads", "a.jpg", "--device", "gpu"), "--device: 'gpu' is not a device"),
         (("heads", "a.jpg", "--scale", "fixed"), "--scale fixed needs --limits"),
         (("heads", "a.jpg", "--limits", "0,1"), "--limits needs --scale fixed"),
         (("heads", "a.jpg", "--cmap", "infernal"), "no colour map is called 'infernal'"),
@@ -272,13 +261,13 @@ def test_repeatable_pairs_in_a_configuration_file(request_of, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "reason", "hint"),
     [
-        ("modle = 'x'", "heads has no option 'modle'", "did you mean model?"),
-        ("fusion = 'max'", "heads has no option 'fusion'", ""),
-        ("config = 'x'", "heads has no option 'config'", ""),
+        ("modle = 'x'", "unknown option 'modle' of heads", "did you mean model?"),
+        ("fusion = 'max'", "unknown option 'fusion' of heads", ""),
+        ("config = 'x'", "unknown option 'config' of heads", ""),
         ("save-data = 'yes'", "save-data is a switch", ""),
         ("model = true", "model is a bool", ""),
         ("model = {a = 1}", "model is a dict", ""),
-        ("model = ", "is no TOML file", ""),
+        ("model = ", "is not a TOML file", ""),
         ("dpi = 'x'", "--dpi", ""),
         ("scale = 'foo'", "--scale", ""),
     ],

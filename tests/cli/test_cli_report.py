@@ -87,7 +87,7 @@ def test_a_run_that_found_nothing_gives_1_with_the_reason() -> None:
     code, out, err = told([Failed("gone.jpg", ImageError("gone.jpg does not exist"))])
     assert (code, out) == (1, "")
     assert err.splitlines() == ["failed: gone.jpg does not exist", "0 of 1 done, 1 failed"]
-    assert told([]) == (1, "", "error: no pictures were found\n")
+    assert told([]) == (1, "", "error: no images found\n")
     assert told([started(0)])[0] == 1
 
 
@@ -156,14 +156,14 @@ def test_text_of_a_table_is_shown_literally() -> None:
 
 
 def test_notes_and_passed_over_files_are_told_once() -> None:
-    skipped = tuple((Path("photos") / f"{n}.txt", "no picture suffix") for n in range(5))
+    skipped = tuple((Path("photos") / f"{n}.txt", "no image suffix") for n in range(5))
     begin = started(1, notes=("head weights left over",), skipped=skipped)
     _, _, err = told([begin, done("a.jpg", notes=("first frame taken",))])
     assert err.splitlines() == [
         "note: head weights left over",
         (
-            "passed over 5 files: 0.txt (no picture suffix), 1.txt (no picture suffix), "
-            "2.txt (no picture suffix) and 2 more"
+            "skipped 5 files: 0.txt (no image suffix), 1.txt (no image suffix), "
+            "2.txt (no image suffix) and 2 more"
         ),
         "note: photos/a.jpg: first frame taken",
         "1 of 1 done",
@@ -283,7 +283,7 @@ def test_a_pipe_gets_its_lines_untouched_beside_a_bar(monkeypatch: pytest.Monkey
 
 def test_the_boundary_prints_message_and_hint(attnviz_command, pipeline) -> None:
     for error, code in (
-        (UsageError("--out: x is no folder", "choose another"), 2),
+        (UsageError("--out: x is not a folder", "choose another"), 2),
         (UnknownModelError("there is no model 'x'", "see attnviz models"), 2),
         (CheckpointError("w.pth is no checkpoint", "give another"), 1),
         (OutputError("out cannot be written"), 1),

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.cli import parse as values
-from attnviz.domain import Size
+from attnviz.domain import Percentile, Size
+from attnviz.domain import parse as values
 from attnviz.errors import UsageError
+from attnviz.figures.parts.colour_maps import check_cmap
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_all_and_nothing_mean_every_one() -> None:
 
 @pytest.mark.parametrize("text", ["a", "", "1.0", "--", "1,2", "0x1"])
 def test_a_layer_is_one_whole_number(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--layer: .* is no layer number"):
+    with pytest.raises(UsageError, match=r"--layer: .* is not a layer number"):
         values.parse_index("--layer", text)
 
 
@@ -117,7 +118,10 @@ def test_widths() -> None:
 def test_limits() -> None:
     assert values.parse_limits("0,0.02") == (0.0, 0.02)
     assert values.parse_limits("-1,1") == (-1.0, 1.0)
-    for text in ("0", "1,0", "0,0", "0,nan", "a,b", "0,1,2"):
+    assert values.parse_limits("p1, P99.5") == (Percentile(1.0), Percentile(99.5))
+    assert values.parse_limits("0,p99") == (0.0, Percentile(99.0))
+    assert values.parse_limits("p2,1") == (Percentile(2.0), 1.0)
+    for text in ("0", "1,0", "0,0", "0,nan", "a,b", "0,1,2", "p99,p1", "p-1,p50", "p1,p101", "p,1"):
         with pytest.raises(UsageError, match="--limits"):
             values.parse_limits(text)
 
@@ -145,6 +149,11 @@ def test_patches_and_points() -> None:
 
 def test_model_sizes() -> None:
     assert values.parse_model_args(["depth=6", " heads = 3 "]) == {"depth": 6, "heads": 3}
+    assert values.parse_model_args(["depth=6,heads=3", "patch=8"]) == {
+        "depth": 6,
+        "heads": 3,
+        "patch": 8,
+    }
     for text in ("depth", "depth=x", "=3", "depth=-1"):
         with pytest.raises(UsageError, match="--model-arg"):
             values.parse_model_args([text])
@@ -170,9 +179,9 @@ def test_infinity_is_never_in_range() -> None:
 
 
 def test_colour_maps() -> None:
-    assert values.check_cmap("hot") == "hot"
+    assert check_cmap("hot") == "hot"
     with pytest.raises(UsageError, match="no colour map") as caught:
-        values.check_cmap("virids")
+        check_cmap("virids")
     assert "viridis" in caught.value.hint
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import hashlib
 import json
+import re
 import shlex
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.cli.map_names import parse_shown
+from attnviz.cli.map_names import parse_maps
 from attnviz.domain import MapKind
-from attnviz.domain.requests import ShownMap
-from attnviz.errors import CheckpointError, UsageError
+from attnviz.domain.comparison import MapSpec
+from attnviz.errors import CheckpointError, MemoryNeededError, UsageError
 from attnviz.output.read_record import read_record
 from attnviz.runs import compare as compare_run
 from tests.helpers import checkpoints
@@ -22,7 +26,7 @@ from tests.helpers.photos import save_scene
 
 ALL = (
     "mean,head:-1,heads,rollout,score,pca,foreground,norm,patch@1,2,cosine@50,3px,patch@9.5,7px,"
-    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm"
+    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm,max,q-pca:1,k-pca:-2,v-norm:1"
 )
 
 
@@ -85,6 +89,10 @@ def test_every_map_is_that_of_its_own_command(
             "to-cls": matrix["to_cls"].mean(axis=0),
             **{f"{name[0]}-pca": qkv[f"{name}_pca_all"] for name in parts},
             **{f"{name[0]}-norm": lengths[name].astype(np.float32) for name in parts},
+            "max": heads.max(axis=0),
+            "q-pca_1": qkv["query_pca"][1],
+            "k-pca_0": qkv["key_pca"][0],
+            "v-norm_1": qkv["value_norm"][1, 1:].reshape(grid),
             "patch_9.5_7px": alone("patch", "--xy", "9.5,7")["attention"][0].mean(axis=0),
         }
         mine = {key.removeprefix(f"row{row}_"): found[key] for key in found if f"row{row}_" in key}
@@ -110,7 +118,9 @@ def test_no_two_maps_meet_under_one_name(real, tiny, photo, tmp_path):
 def test_the_last_head_is_one_head_in_all_models(real, tiny, photo, tmp_path):
     run = real("compare", photo, *tiny, "--model", "demo", "--show", "head:-1")
     assert (run.code, run.out) == (2, "")
-    assert "heads counted from the last are others in tiny than in the models before it" in run.err
+    assert (
+        "heads counted from the last are others in tiny.pth than in the models before it" in run.err
+    )
     assert not files_below(tmp_path / "attnviz-out")
 
 
@@ -122,6 +132,56 @@ def test_a_layer_is_that_of_every_map(real, tiny, tiny_weights, photo, tmp_path)
     np.testing.assert_array_equal(found["row0_mean"], heads.mean(axis=0))
     norm = single(real, tmp_path, "features", photo, tiny_weights, "--layer", "1")["norm"]
     np.testing.assert_array_equal(found["row0_norm"], norm)
+
+
+def test_layers_stand_side_by_side(real, tiny, tiny_weights, photo, tmp_path):
+    shown = "mean,rollout,norm,k-norm:1,patch@1,2"
+    run = real(
+        "compare", photo, *tiny, "--show", shown, "--layers", "0,-1", "--save-data", "-f", "svg",
+        "--json",
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+    layered = ("mean", "norm", "k-norm_1", "patch_1_2")
+    assert set(found) == {"row0_rollout"} | {
+        f"row0_{name}_layer_{layer}" for name in layered for layer in (0, -1)
+    }
+    for layer in (0, -1):
+        alone = real(
+            "compare", photo, *tiny, "--show", shown, "--layer", layer, "--save-data", "-o", "one"
+        )
+        assert alone.code == 0, alone.err
+        single_layer = arrays(tmp_path / "one" / "photo.compare.npz")
+        for name in layered:
+            np.testing.assert_array_equal(
+                found[f"row0_{name}_layer_{layer}"], single_layer[f"row0_{name}"], err_msg=name
+            )
+    assert not np.array_equal(found["row0_mean_layer_0"], found["row0_mean_layer_-1"])
+    record = json.loads(run.out)
+    assert record["options"]["layers"] == "0,-1"
+    assert [row["map"] for row in record["table"]][:2] == ["mean layer 0", "mean layer -1"]
+    drawing = ET.parse(tmp_path / "attnviz-out" / "photo.compare.svg")
+    titles = [text for each in drawing.iter() if (text := each.text or "").startswith("Mean ")]
+    # The last layer by its number, which is that of all rows.
+    assert [re.split("L|layer ", title)[-1] for title in titles] == ["0", "3"]
+
+
+def test_relevance_is_that_of_its_own_command(real, tiny, tiny_weights, photo, tmp_path):
+    save_scene(tmp_path / "second.png", 40, 40, seed=3)
+    for method in ("chefer", "contribution"):
+        target = ("--like", "second.png", "--method", method)
+        call = ("compare", photo, *tiny, "--show", "relevance,mean", *target, "--save-data")
+        run = real(*call, "--json")
+        assert run.code == 0, run.err
+        found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+        expected = single(real, tmp_path, "relevance", photo, tiny_weights, *target)["relevance"]
+        np.testing.assert_array_equal(found["row0_relevance"], expected)
+    record = json.loads(run.out)
+    second = tmp_path / "second.png"
+    assert record["like_sha256"] == hashlib.sha256(second.read_bytes()).hexdigest()
+    assert "1 skipped" in real(*call, "--skip-existing").err
+    save_scene(second, 40, 40, seed=4)
+    assert "1 of 1 done" in real(*call, "--skip-existing").err
 
 
 def test_rows_are_pictures_and_within_a_picture_models(real, photos, tiny_weights, other_weights):
@@ -224,6 +284,94 @@ def test_a_bad_picture_costs_its_own_rows(real, tiny, photos, tmp_path):
     assert [row["image"] for row in done[-1]["rows"]] == ["photos/1.png"]
 
 
+def test_a_point_outside_one_image_leaves_an_empty_panel(real, tiny, photos, tmp_path):
+    run = real(
+        "compare", "photos/1.png", "photos/10.png", *tiny, "--show", "mean,cosine@60,20px", "-f",
+        "svg", "--save-data", "--json", "--table", "t.csv",
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    record = json.loads(run.out.splitlines()[0])
+    assert [row["image"] for row in record["rows"]] == ["photos/1.png", "photos/10.png"]
+    stem = tmp_path / "attnviz-out" / "1-and-1-more.compare"
+    assert record["files"][0]["path"].endswith("1-and-1-more.compare.svg")
+    (note,) = record["notes"]
+    assert note.startswith("photos/1.png: cosine@60,20px: point x=60, y=20 lies outside")
+    assert f"note: {note}" in run.err
+    drawing = ET.parse(f"{stem}.svg")
+    words = " ".join(text for each in drawing.iter() if (text := (each.text or "").strip()))
+    assert words.count("point x=60, y=20 lies") == 1
+    assert set(arrays(tmp_path / f"{stem}.npz")) == {
+        "row0_mean",
+        "row1_mean",
+        "row1_cosine_60_20px",
+    }
+    with (tmp_path / "t.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["image"], row["map"], bool(row["max"])) for row in rows] == [
+        ("photos/1.png", "mean", True), ("photos/1.png", "cosine@60,20px", False),
+        ("photos/10.png", "mean", True), ("photos/10.png", "cosine@60,20px", True),
+    ]  # fmt: skip
+
+
+def test_the_scale_is_that_of_the_maps_that_are_there(real, tiny, photos, tmp_path):
+    call = (*tiny, "--show", "cosine@60,20px,patch@60,20px", "-f", "svg", "--overwrite")
+    assert real("compare", "photos/10.png", "photos/1.png", *call).code == 0
+    both = bar_numbers(tmp_path / "attnviz-out" / "10-and-1-more.compare.svg")
+    assert real("compare", "photos/10.png", *call).code == 0
+    assert both == bar_numbers(tmp_path / "attnviz-out" / "10.compare.svg")
+    assert len(both) == 4
+
+
+def bar_numbers(figure):
+    texts = (each.text or "" for each in ET.parse(figure).iter())
+    return [text for text in texts if re.fullmatch(r"-?\d\.?\d*", text.strip())]
+
+
+def test_images_without_any_map_fail(real, tiny, photos, tmp_path):
+    run = real("compare", "photos/1.png", "photos/2.jpg", *tiny, "--show", "patch@60,20px")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.splitlines()[-1] == "0 of 2 done, 2 failed"
+    for name in ("1.png", "2.jpg"):
+        assert f"failed: photos/{name}: point x=60, y=20 lies outside" in run.err
+    assert files_below(tmp_path / "attnviz-out") == ["failures.csv"]
+
+
+def test_the_figure_is_named_after_the_images_that_it_shows(
+    real, tiny, photos, tmp_path, monkeypatch
+):
+    maps = compare_run.SingleImage.maps
+
+    def too_large(self, *asked):
+        if self.prepared.image.file.path.name == "1.png":
+            raise MemoryNeededError("does not fit")
+        return maps(self, *asked)
+
+    monkeypatch.setattr(compare_run.SingleImage, "maps", too_large)
+    run = real("compare", "photos/1.png", "photos/10.png", *tiny)
+    assert run.code == 1
+    assert run.out.splitlines() == ["attnviz-out/10.compare.png"]
+    assert run.err.splitlines()[-1] == "1 of 2 done, 1 failed"
+
+
+def test_verify_checks_every_row_and_fails_on_wrong_attention(
+    real, tiny, other_weights, photos, wrong_attention
+):
+    call = ("compare", "photos/1.png", "photos/2.jpg", *tiny, "--checkpoint", other_weights)
+    run = real(*call, "--verify")
+    assert run.code == 0, run.err
+    for name in ("photos/1.png", "photos/2.jpg"):
+        for model in ("tiny.pth", "later.pth"):
+            assert f"note: {name}: {model}: verified: attention times V is the" in run.err
+    wrong_attention()
+    run = real(*call)
+    assert run.code == 0, run.err
+    assert "verified" not in run.err
+    run = real(*call, "--verify")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.splitlines()[-1] == "0 of 2 done, 2 failed"
+    assert "failed: photos/1.png: attention of layer 2" in run.err
+
+
 def test_untrained_models_are_named_and_checkpoints_stay_trained(real, tiny_weights, photo):
     run = real(
         "compare", photo, "--model", "demo", "--random-weights", "--checkpoint", tiny_weights,
@@ -233,7 +381,7 @@ def test_untrained_models_are_named_and_checkpoints_stay_trained(real, tiny_weig
     rows = json.loads(run.out)["rows"]
     assert [(row["model"], row["random_weights"]) for row in rows] == [
         ("demo", True),
-        ("tiny", False),
+        ("tiny.pth", False),
     ]
 
 
@@ -254,17 +402,25 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
     ("options", "said"),
     [
         (("--show", "meen"), "no map is called 'meen'"),
-        (("--show", "head"), "'head' is no map"),
-        (("--show", "mean:3"), "'mean:3' is no map"),
-        (("--show", "patch"), "'patch' needs a place"),
-        (("--show", "rollout@1,2"), "'rollout@1,2' has no place"),
-        (("--show", "head:7"), "--show head:7: tiny has heads 0 to 1"),
+        (("--show", "head"), "'head' is not a map"),
+        (("--show", "mean:3"), "'mean:3' is not a map"),
+        (("--show", "patch"), "'patch' needs a patch"),
+        (("--show", "rollout@1,2"), "'rollout@1,2' takes no patch"),
+        (("--show", "head:7"), "--show head:7: tiny.pth has heads 0 to 1"),
         (("--show", "to-clss"), "did you mean to-cls?"),
         (("--layer", "9"), "layer 9 does not exist"),
         (("--model", "demo,,demo"), "empty"),
         (("--model", "demo", "--model", "demo"), "compared with itself"),
         (("--checkpoint", "gone.pth"), "gone.pth does not exist"),
         (("--heads", "0"), "No such option: --heads"),
+        (("--show", "max:2"), "'max:2' is not a map"),
+        (("--show", "k-norm:7"), "--show k-norm:7: tiny.pth has heads 0 to 1"),
+        (("--layers", "1,9"), "layer 9 does not exist"),
+        (("--layers", "1", "--layer", "1"), "--layer and --layers exclude each other"),
+        (("--show", "relevance"), "--show relevance needs a target"),
+        (("--like", "photo.png"), "--like, --class and --method need --show relevance"),
+        (("--show", "relevance", "--like", "gone.png"), "gone.png is not a file"),
+        (("--show", "relevance", "--class", "3"), "--class: tiny.pth has no classifier"),
     ],
 )
 def test_wrong_use_is_one_line(real, tiny, photo, options, said):
@@ -290,13 +446,34 @@ def test_no_picture_at_all(real, tiny):
 
 
 def test_the_grammar():
-    assert parse_shown(["mean, head:3", "patch@-1,2,cosine@240,120.5px", "mean"]) == (
-        ShownMap(MapKind.MEAN),
-        ShownMap(MapKind.HEAD, head=3),
-        ShownMap(MapKind.PATCH, cell=(-1, 2)),
-        ShownMap(MapKind.COSINE, point=(240.0, 120.5)),
+    assert parse_maps(["mean, head:3", "patch@-1,2,cosine@240,120.5px", "mean"]) == (
+        MapSpec(MapKind.MEAN),
+        MapSpec(MapKind.HEAD, head=3),
+        MapSpec(MapKind.PATCH, cell=(-1, 2)),
+        MapSpec(MapKind.COSINE, point=(240.0, 120.5)),
     )
     for text in ("mean", "head:-1", "patch@3,7", "cosine@240,120px", "cosine@240.25,12px"):
-        assert [str(shown) for shown in parse_shown([text])] == [text]
+        assert [str(shown) for shown in parse_maps([text])] == [text]
     with pytest.raises(UsageError):
-        parse_shown([""])
+        parse_maps([""])
+
+
+def test_places_are_written_as_in_every_command(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 56)
+    there = ("--show", "mean,patch,cosine", "--at", "-1,2", "--xy", "9.5,7")
+    short = real("compare", "cat.png", *tiny, *there, "--save-data")
+    assert short.code == 0
+    figure = tmp_path / "attnviz-out" / "cat.compare.png"
+    before = figure.read_bytes()
+    written = "mean,patch@-1,2,patch@9.5,7px,cosine@-1,2,cosine@9.5,7px"
+    assert real("compare", "cat.png", *tiny, "--show", written, "--overwrite").code == 0
+    assert figure.read_bytes() == before
+    for options, said in (
+        (("--show", "patch"), "--show: 'patch' needs a patch"),
+        (("--show", "mean", "--at", "1,2"), "--at and --xy need a map of a patch"),
+        (("--show", "mean@1,2"), "takes no patch"),
+        (("--show", "patch@1,2", "--xy", "3,3"), "--at and --xy need a map of a patch"),
+    ):
+        run = real("compare", "cat.png", *tiny, *options)
+        assert (run.code, run.out) == (2, "")
+        assert said in run.err, options

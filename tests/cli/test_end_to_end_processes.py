@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,9 +17,9 @@ from tests.helpers.command_line import arrays, assert_same_arrays, files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.processes import alive, children_of
 
-CONSOLE_SCRIPT = Path(sys.executable).parent / "attnviz"
 TORCH_FREE = ("torch", "timm", "transformers", "typer")
-MANY = 30
+MANY = 16
+CLAIMED = "from attnviz.domain.process import claim_process\nclaim_process()\n"
 LAYERS_AND_ROLLOUT = """
 # A script as people write them, without `if __name__ == "__main__":`.
 import sys
@@ -31,24 +30,7 @@ for command in ("layers", "rollout"):
 """
 
 
-def call(
-    *arguments: object, program: tuple[object, ...] = (CONSOLE_SCRIPT,), **environment: str | None
-) -> subprocess.CompletedProcess[str]:
-    """The console script, with variables set, or taken away where they are None."""
-    merged = {
-        name: value for name, value in (os.environ | environment).items() if value is not None
-    }
-    return subprocess.run(
-        [*program, *map(str, arguments)],
-        env=merged,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path):
+def test_fused_attention_in_timm_changes_no_map(torch_server, tiny, photos, tmp_path):
     """Hooks on the dropout behind softmax would find nothing where attention is fused.
 
     The processes that draw must not run the script again.
@@ -56,9 +38,12 @@ def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(LAYERS_AND_ROLLOUT)
     for name, setting in (("unset", None), ("off", "0"), ("on", "1")):
-        run = call(
+        # A script of somebody's own imports more than attnviz alone: once is enough.
+        claimed = CLAIMED if setting else ""
+        run = torch_server.run(
             photos / "10.png", *tiny, "--save-data", "--out", tmp_path / name,
-            program=(sys.executable, script), TIMM_FUSED_ATTN=setting,
+            source=claimed + LAYERS_AND_ROLLOUT, path=script,
+            environment={"TIMM_FUSED_ATTN": setting},
         )  # fmt: skip
         assert run.returncode == 0, run.stderr
         assert "Traceback" not in run.stderr
@@ -83,30 +68,36 @@ def test_fused_attention_in_timm_changes_no_map(tiny, photos, tmp_path):
         {"DISPLAY": None, "MPLBACKEND": "TkAgg"},
     ],
 )
-def test_no_display_is_needed_and_none_is_asked(tiny, photos, tmp_path, environment):
-    run = call(
-        "heads", photos / "1.png", photos / "10.png", *tiny, "--out", tmp_path / "o", **environment
-    )
+def test_no_display_is_needed_and_none_is_asked(torch_server, tiny, photos, tmp_path, environment):
+    run = torch_server.run(
+        "heads", photos / "1.png", photos / "10.png", *tiny, "--out", tmp_path / "o",
+        environment=environment,
+    )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert run.stderr.splitlines()[-1] == "2 of 2 done"
     assert files_below(tmp_path / "o") == ["1.heads.png", "10.heads.png"]
 
 
-def test_the_users_matplotlibrc_changes_no_byte(tiny, photos, tmp_path):
+def test_the_users_matplotlibrc_changes_no_byte(torch_server, tiny, photos, tmp_path):
     (tmp_path / "rc").mkdir()
     (tmp_path / "rc" / "matplotlibrc").write_text(
         "font.size: 40\naxes.facecolor: red\nsavefig.dpi: 400\nimage.interpolation: bilinear\n"
         "image.origin: lower\nsavefig.bbox: tight\n"
     )
     for name, setting in (("own", str(tmp_path / "rc")), ("none", None)):
-        run = call("heads", photos / "1.png", *tiny, "--out", tmp_path / name, MPLCONFIGDIR=setting)
+        run = torch_server.run(
+            "heads", photos / "1.png", *tiny, "--out", tmp_path / name,
+            environment={"MPLCONFIGDIR": setting},
+        )  # fmt: skip
         assert run.returncode == 0, run.stderr
     own, none = ((tmp_path / name / "1.heads.png").read_bytes() for name in ("own", "none"))
     assert own == none
 
 
-def test_nothing_but_paths_on_stdout_and_no_stray_line_on_stderr(tiny, photos, tmp_path):
-    run = call("patch", photos, *tiny, "--quiet", "--out", tmp_path / "o")
+def test_nothing_but_paths_on_stdout_and_no_stray_line_on_stderr(
+    warm_server, tiny, photos, tmp_path
+):
+    run = warm_server.run("patch", photos, *tiny, "--quiet", "--out", tmp_path / "o")
     assert (run.returncode, run.stderr) == (0, "")
     assert all(Path(line).is_file() for line in run.stdout.splitlines())
     assert len(run.stdout.splitlines()) == 4
@@ -141,18 +132,13 @@ def many(tmp_path):
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize("whole_terminal", [False, True])
 def test_an_interrupt_leaves_whole_figures_and_no_process(
-    tiny, many, tmp_path, workers, whole_terminal
+    warm_server, tiny, many, tmp_path, workers, whole_terminal
 ):
     out = tmp_path / "o"
-    process = subprocess.Popen(
-        [CONSOLE_SCRIPT, "heads", many, *tiny, "--workers", workers, "--out", out],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Ctrl-C reaches the whole foreground group of a terminal; kill -INT one process.
-        start_new_session=True,
+    # Ctrl-C reaches the whole foreground group of a terminal; kill -INT one process.
+    process = warm_server.start(
+        "heads", many, *tiny, "--workers", workers, "--out", out, new_session=True
     )
-    assert process.stdout is not None
     first = process.stdout.readline().strip()
     assert first.endswith(".heads.png")
     children = children_of(process.pid)
@@ -179,16 +165,71 @@ def test_an_interrupt_leaves_whole_figures_and_no_process(
             assert np.asarray(image).std() > 0
 
 
-def test_the_next_run_goes_on_where_the_interrupt_came(tiny, many, tmp_path):
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+@pytest.mark.parametrize("whole_terminal", [False, True])
+def test_an_interrupt_of_a_real_model_at_work_ends_everything_in_two_seconds(
+    warm_server, tmp_path, whole_terminal
+):
+    folder = tmp_path / "in"
+    for number in range(12):
+        save_scene(folder / f"{number}.png", 300, 400)
+    process = warm_server.start(
+        "heads", folder, "--model", "dino_vits8", "--random-weights", "--dpi", "300",
+        "--workers", "2", "--out", tmp_path / "o", new_session=True,
+    )  # fmt: skip
+    first = process.stdout.readline().strip()
+    children = children_of(process.pid)
+    assert children
+    begun = time.monotonic()
+    if whole_terminal:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=60)
+    while any(map(alive, children)) and time.monotonic() - begun < 10:
+        time.sleep(0.01)
+    assert time.monotonic() - begun < 2
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("stopped: ")
+    # No figure is half there, and no temporary file is left.
+    written = {Path(line).name for line in [first, *rest.splitlines()]}
+    assert written <= set(files_below(tmp_path / "o"))
+    for name in files_below(tmp_path / "o"):
+        assert name.endswith(".heads.png")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_the_ctrl_c_of_a_terminal_does_not_reach_a_process_that_is_being_made_ready(
+    warm_server, tmp_path
+):
+    """Else the server of the drawing processes ends with a traceback while it imports."""
+    save_scene(tmp_path / "in" / "1.png", 40, 40)
+    process = warm_server.start("heads", tmp_path / "in", "--model", "demo", "--out", tmp_path)
+    servers: list[int] = []
+    until = time.monotonic() + 60
+    while not servers and time.monotonic() < until:
+        servers = [
+            child
+            for child in children_of(process.pid)
+            if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes()
+            # By then its imports have begun, and matplotlib's are still to come.
+            and "_multiarray_umath" in Path(f"/proc/{child}/maps").read_text()
+        ]
+    assert servers
+    os.kill(servers[0], signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0
+    assert "Traceback" not in err
+
+
+def test_the_next_run_goes_on_where_the_interrupt_came(warm_server, tiny, many, tmp_path):
     command = ("heads", many, *tiny, "--workers", "0", "--out", tmp_path / "o", "--skip-existing")
-    process = subprocess.Popen(
-        [CONSOLE_SCRIPT, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert process.stdout is not None
+    process = warm_server.start(*command)
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    run = call(*command)
+    run = warm_server.run(*command)
     assert run.returncode == 0, run.stderr
     done, skipped = len(run.stdout.splitlines()), MANY - len(run.stdout.splitlines())
     assert run.stderr.splitlines()[-1] == f"{done} of {MANY} done, {skipped} skipped"

@@ -12,11 +12,12 @@ from PIL import Image
 
 import attnviz
 from attnviz.domain import HeadsMaps, RolloutMaps, RolloutOptions
-from attnviz.domain.requests import HeadsRequest
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.images.find import find_images
 from attnviz.runs import evaluate as evaluation_run
 from attnviz.runs.evaluate import pair_with_masks
-from attnviz.runs.jaccard import score_picture
+from attnviz.runs.jaccard import score_image
+from attnviz.stages import single
 from tests.helpers.photos import save_scene
 from tests.helpers.planted import tiny_vit
 
@@ -29,9 +30,9 @@ def planted(monkeypatch):
     """Every picture has these maps; the commands that asked for them."""
     asked = []
 
-    def maps_of(_model, pictures, command):
+    def maps_of(_model, images, command, _reference):
         asked.append(command)
-        assert pictures[0].geometry.grid == (2, 2)
+        assert images[0].geometry.grid == (2, 2)
         prefix, two = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
         if isinstance(command, HeadsRequest):
             return [HeadsMaps(HEADS, prefix, two, None, 3, (0, 1))]
@@ -42,7 +43,7 @@ def planted(monkeypatch):
             )
         ]
 
-    monkeypatch.setattr(evaluation_run, "maps_of", maps_of)
+    monkeypatch.setattr(single, "maps_of", maps_of)
     return asked
 
 
@@ -60,8 +61,8 @@ def judged(tmp_path):
     return ("eval", "photos", "masks", "--size", "16")
 
 
-# Picture a, object {0}: head 0 keeps {0}: 1; head 1 keeps {1, 2}: 0; the mean 8 : 5 : 5 : 2 keeps
-# {0, 1}: 1/2; the rollout keeps {3}: 0. Picture b, object {1, 3}: 0; 1/3; 1/3; 1/2.
+# Image a, object {0}: head 0 keeps {0}: 1; head 1 keeps {1, 2}: 0; the mean 8 : 5 : 5 : 2 keeps
+# {0, 1}: 1/2; the rollout keeps {3}: 0. Image b, object {1, 3}: 0; 1/3; 1/3; 1/2.
 EXPECTED = {
     "head 0": 1 / 2,
     "head 1": 1 / 6,
@@ -92,13 +93,13 @@ def test_the_numbers_as_a_table(real, tiny, judged, planted):
     told = {" ".join(words[:-1]): words[-1] for words in lines}
     for name, value in list(EXPECTED.items())[:-1]:
         assert float(told[name]) == pytest.approx(value, abs=5e-5), name
-    assert run.out.splitlines()[-1] == "highest cell on the object: 50.0 % of 2 pictures"
+    assert run.out.splitlines()[-1] == "highest cell on the object: 50.0 % of 2 images"
 
 
 def test_the_numbers_as_json(real, tiny, judged, planted):
     run = real(*judged, *tiny[:4], "--format", "json", "--threshold", "0.3", "-q")
     told = json.loads(run.out)
-    assert (told["model"], told["pictures"], told["threshold"]) == ("tiny", 2, 0.3)
+    assert (told["model"], told["pictures"], told["threshold"]) == ("tiny.pth", 2, 0.3)
     assert told["heads"] == pytest.approx([1 / 2, 1 / 4])  # head 1 keeps {1} alone
     assert told["best_head_per_image"] == pytest.approx((1 + 1 / 2) / 2)
     assert told["peak_on_object"] == 0.5
@@ -115,7 +116,7 @@ def test_real_attention_agrees_with_the_python_interface(
         image = attnviz.prepare(tmp_path / "photos" / name, model, size=48)
         mask = Image.open((tmp_path / "masks" / name).with_suffix(".png"))
         scores.append(
-            score_picture(
+            score_image(
                 attnviz.heads(model, image).attention,
                 attnviz.rollout(model, image).rollout,
                 image.geometry,
@@ -138,12 +139,40 @@ def test_models_without_a_class_token_are_judged_by_the_mean_query(real, judged,
     assert json.loads(run.out)["query"] == "mean"
 
 
+def test_verify_checks_every_image_and_fails_on_wrong_attention(
+    real, tiny, judged, wrong_attention
+):
+    run = real(*judged, *tiny[:4], "--verify")
+    assert run.code == 0, run.err
+    for name in ("photos/a.png", "photos/deep/b.jpg"):
+        assert f"note: {name}: verified: attention times V is the model's own output" in run.err
+    wrong_attention()
+    assert real(*judged, *tiny[:4]).code == 0
+    run = real(*judged, *tiny[:4], "--verify")
+    assert (run.code, run.out) == (1, "")
+    assert run.err.splitlines()[-1] == "0 of 2 done, 2 failed"
+
+
+@pytest.mark.parametrize("alpha", [255, 0])
+def test_alpha_that_is_the_same_everywhere_says_nothing_and_that_is_said_once(
+    real, tiny, judged, planted, tmp_path, alpha
+):
+    plain = real(*judged, *tiny[:4], "--format", "csv")
+    for path in (tmp_path / "masks").rglob("*.png"):
+        grey = Image.open(path).point(lambda value: 255 * value)
+        Image.merge("RGBA", (grey, grey, grey, Image.new("L", grey.size, alpha))).save(path)
+    run = real(*judged, *tiny[:4], "--format", "csv")
+    assert run.out == plain.out
+    assert run.err.count("the mask is read by its colours, since its alpha channel hides") == 1
+    assert "the mask is" not in plain.err
+
+
 def test_a_mask_that_does_not_fit_costs_its_picture(real, tiny, judged, planted, tmp_path):
     Image.new("L", (40, 39), 1).save(tmp_path / "masks" / "a.png")
     save_scene(tmp_path / "photos" / "alone.png", 40, 40)
     run = real(*judged, *tiny[:4], "--format", "json")
     assert run.code == 1
-    assert "a.png is 39x40 pixels large, its picture 40x40" in run.err
+    assert "a.png is 39x40 pixels large, its image 40x40" in run.err
     assert "left out, without a mask: alone.png" in run.err
     assert json.loads(run.out)["pictures"] == 1
 
@@ -152,7 +181,7 @@ def test_a_mask_that_does_not_fit_costs_its_picture(real, tiny, judged, planted,
     ("arguments", "code", "reason"),
     [
         (("photos", "gone"), 2, "masks: gone does not exist"),
-        (("photos", "photos/deep"), 2, "no picture has a mask"),
+        (("photos", "photos/deep"), 2, "no image has a mask"),
         (("gone", "masks"), 1, "gone does not exist"),
         (("photos", "masks", "--threshold", "0"), 2, "--threshold: 0 is out of range"),
         (("photos", "masks", "--layer", "9"), 2, "layer 9 does not exist"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import gc
 import hashlib
 import itertools
 import json
 import shlex
+import weakref
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from attnviz.domain import Box, FitGeometry, Size
 from attnviz.domain.mass_mask import cell_numbers, mass_mask, on_pixels
 from attnviz.images.mask import read_mask
 from attnviz.output.read_record import read_record
+from attnviz.runs import evolve as evolve_run
 from attnviz.runs.jaccard import jaccard
 from tests.helpers import checkpoints
 from tests.helpers.command_line import arrays, files_below, meta
@@ -80,7 +84,7 @@ def test_the_jaccard_index_is_that_of_the_drawn_maps(real, trained, tmp_path):
     geometry = FitGeometry(
         Size(*record["image_size"]), Size(*record["size"]), 8, Box(*record["region"])
     )
-    mask = read_mask(tmp_path / "cat.mask.png", geometry.original)
+    mask = read_mask(tmp_path / "cat.mask.png", geometry.original).pixels
     cells = cell_numbers(geometry)
     expected = [
         [jaccard(on_pixels(mass_mask(values, 0.4), cells), mask) for values in heads]
@@ -133,24 +137,138 @@ def test_what_stands_is_skipped_until_a_checkpoint_changes(real, trained, tmp_pa
     assert len(told["table"]) == 6
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_the_table_has_the_rows_of_the_record(real, trained, tmp_path, name):
+    run = real(*trained, "--mask", "cat.mask.png", "--table", name, "--json")
+    assert run.code == 0, run.err
+    done, written = map(json.loads, run.out.splitlines())
+    assert written == {"status": "written", "kind": "table", "path": name}
+    if name.endswith(".csv"):
+        with (tmp_path / name).open() as stream:
+            rows = list(csv.DictReader(stream))
+    else:
+        rows = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / name).to_pylist()
+    assert len(rows) == len(done["table"]) == 6
+    for row, expected in zip(rows, done["table"], strict=True):
+        assert row.pop("image") == "cat.png"
+        assert {key: type(expected[key])(value) for key, value in row.items()} == expected
+
+
+def test_a_figure_that_is_up_to_date_still_gives_its_table(real, trained, tmp_path):
+    assert real(*trained, "--table", "first.csv").code == 0
+    before = (tmp_path / "attnviz-out" / "cat.evolve.png").stat().st_mtime_ns
+    run = real(*trained, "--table", "again.csv", "--skip-existing")
+    assert run.err.splitlines()[-1] == "0 of 1 done, 1 skipped"
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "first.csv").read_bytes()
+    assert (tmp_path / "attnviz-out" / "cat.evolve.png").stat().st_mtime_ns == before
+
+
+def test_what_fails_is_listed(real, trained, tmp_path):
+    (tmp_path / "cat.png").write_bytes(b"not an image")
+    run = real(*trained, "--table", "t.csv", "--json")
+    assert run.code == 1
+    failed, _ = map(json.loads, run.out.splitlines())
+    assert (failed["status"], failed["image"]) == ("failed", "cat.png")
+    assert (tmp_path / "t.csv").read_text() == "image\n"
+    listed = (tmp_path / "attnviz-out" / "failures.csv").read_text().splitlines()
+    assert (listed[0], listed[1].split(",")[0]) == ("image,reason,hint", "cat.png")
+    save_scene(tmp_path / "cat.png", 40, 40)
+    assert real(*trained).code == 0
+    assert files_below(tmp_path / "attnviz-out") == ["cat.evolve.png"]
+
+
+def test_the_record_holds_the_hash_of_the_mask(real, trained, tmp_path):
+    call = (*trained, "--mask", "cat.mask.png", "--skip-existing")
+    assert real(*call).err.splitlines()[-1] == "1 of 1 done"
+    mask = tmp_path / "cat.mask.png"
+    record = read_record(tmp_path / "attnviz-out" / "cat.evolve.png")
+    assert record["mask_sha256"] == hashlib.sha256(mask.read_bytes()).hexdigest()
+    assert record["mask_sha256"] in real("info", "attnviz-out/cat.evolve.png").out
+    assert "1 skipped" in real(*call).err
+    # Another place of the same mask changes nothing, another mask at the same place does.
+    mask.rename(tmp_path / "moved.png")
+    assert "1 skipped" in real(*trained, "--mask", "moved.png", "--skip-existing").err
+    pixels = np.zeros((40, 40), np.uint8)
+    pixels[20:] = 1
+    Image.fromarray(pixels).save(mask)
+    assert real(*call).err.splitlines()[-1] == "1 of 1 done"
+    assert "mask_sha256" not in read_record(figure_without_mask(real, trained, tmp_path))
+
+
+def figure_without_mask(real, trained, tmp_path):
+    assert real(*trained, "--out", "plain").code == 0
+    return tmp_path / "plain" / "cat.evolve.png"
+
+
+def test_verify_checks_every_checkpoint_and_fails_on_wrong_attention(
+    real, trained, wrong_attention
+):
+    run = real(*trained, "--verify", "--json")
+    assert run.code == 0, run.err
+    notes = json.loads(run.out)["notes"]
+    assert [note.partition(": attention times V")[0] for note in notes] == [
+        "step 50: verified", "step 100: verified", "step 1000: verified",
+    ]  # fmt: skip
+    wrong_attention()
+    assert real(*trained).code == 0
+    run = real(*trained, "--verify")
+    assert (run.code, run.out) == (1, "")
+    assert "failed: cat.png: step 50: attention of layer 2" in run.err
+
+
+def test_dinos_last_state_comes_last_with_its_epoch(real, trained, tiny, tmp_path):
+    for number, (name, epoch) in enumerate(
+        [("checkpoint", 60), ("checkpoint0040", 41), ("checkpoint0000", 1), ("checkpoint0020", 21)]
+    ):
+        weights = {f"backbone.{key}": value for key, value in
+                   checkpoints.original(seed=number).items()}  # fmt: skip
+        checkpoints.save(tmp_path / f"{name}.pth", {"teacher": weights, "epoch": epoch})
+    names = sorted(path.name for path in tmp_path.glob("checkpoint*.pth"))
+    assert names[0] == "checkpoint.pth"  # as the shell sorts them in the C locale
+    run = real("evolve", *names, "--image", "cat.png", *tiny[2:], "--save-data")
+    assert run.code == 0, run.err
+    found = arrays(tmp_path / "attnviz-out" / "cat.evolve.npz")
+    assert found["checkpoints"].tolist() == [
+        "checkpoint 0", "checkpoint 20", "checkpoint 40", "checkpoint (59)"
+    ]  # fmt: skip
+    assert found["steps"].tolist() == [0, 20, 40, 59]
+
+
+def test_one_model_is_in_memory_at_a_time(real, trained, monkeypatch):
+    loaded = []
+    load = evolve_run.load_backbone
+
+    def watched(request):
+        gc.collect()
+        assert not any(model() is not None for model in loaded)
+        model = load(request)
+        loaded.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(evolve_run, "load_backbone", watched)
+    run = real(*trained)
+    assert run.code == 0, run.err
+    assert len(loaded) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
         (("gone.pth", "--image", "cat.png"), 2, "checkpoint gone.pth does not exist"),
         (("step50.pth", "--image", "gone.png"), 1, "gone.png does not exist"),
-        (("step50.pth", "--image", "."), 2, "pictures, and the figure shows one"),
+        (("step50.pth", "--image", "."), 2, "images, and the figure shows one"),
         (("step50.pth",), 2, "Missing option"),
         (("--image", "cat.png"), 2, "Missing argument"),
         (
             ("step50.pth", "--image", "cat.png", "--mask", "gone.png"),
             2,
-            "--mask: gone.png is no file",
+            "--mask: gone.png is not a file",
         ),
-        (("step50.pth", "--image", "cat.png", "--random-weights"), 2, "are its arguments"),
+        (("step50.pth", "--image", "cat.png", "--random-weights"), 2, "No such option"),
         (("step50.pth", "--image", "cat.png", "--layer", "9"), 2, "layer 9 does not exist"),
         (("step50.pth", "broken.pth", "--image", "cat.png"), 1, "broken.pth"),
         (("step50.pth", "wide.pth", "--image", "cat.png"), 1, "wide.pth: its patch is 16"),
-        (("step50.pth", "--image", "cat.png", "--mask", "cat.png.png"), 1, "its picture 40x40"),
+        (("step50.pth", "--image", "cat.png", "--mask", "cat.png.png"), 1, "its image 40x40"),
     ],
 )
 def test_wrong_use_is_one_line(real, trained, tmp_path, tiny, arguments, code, reason):

@@ -55,7 +55,7 @@ def test_a_layer_is_told_and_saved(real, tiny, photo, tmp_path):
     assert arrays(tmp_path / "attnviz-out" / "photo.features.npz")["layer"] == 0
     record = json.loads(run.out)
     assert record["options"]["layer"] == 0
-    assert [row["token"] for row in record["table"]] == ["prefix 0", "patches"]
+    assert [row["token"] for row in record["table"]] == ["CLS", "patches"]
     patches = record["table"][1]
     assert patches["norm_min"] <= patches["norm_median"] <= patches["norm_max"]
 
@@ -74,9 +74,9 @@ def test_the_table_counts_outliers(real, tiny, photo, tmp_path):
     [
         (("--flip-foreground",), "--flip-foreground needs --foreground"),
         (("--outlier-threshold", "0"), "--outlier-threshold: 0 is out of range"),
-        (("--layer", "x"), "--layer: 'x' is no layer number"),
+        (("--layer", "x"), "--layer: 'x' is not a layer number"),
         (("--layer", "4"), "layer 4 does not exist"),
-        (("--at", "1"), "--at: '1' is no patch"),
+        (("--at", "1"), "--at: '1' is not a patch"),
         (("--heads", "0"), "No such option: --heads"),
     ],
 )

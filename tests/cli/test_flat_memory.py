@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.photos import save_scene
+from tests.helpers.warm import WarmServer
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 
-PICTURES = 120
 FIRST = 20
 MOST_MB = 6
 
@@ -50,32 +47,33 @@ print(json.dumps({"code": code, "seen": seen}))
 """
 
 
-def watched(*arguments: object) -> dict[str, list[list[float]]]:
-    run = subprocess.run(
-        [sys.executable, "-c", WATCHED, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+def watched(server: WarmServer, *arguments: object) -> dict[str, list[list[float]]]:
+    run = server.run(*arguments, source=WATCHED)
+    assert run.returncode == 0, run.stderr
     found: dict[str, list[list[float]]] = json.loads(run.stdout.splitlines()[-1])
     return found
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_memory_and_open_files_are_flat_from_the_twentieth_picture_on(tmp_path, workers):
-    for number in range(PICTURES):
+@pytest.mark.parametrize(
+    "pictures", [40, pytest.param(120, marks=pytest.mark.slow(reason="draws 120 pictures"))]
+)
+def test_memory_and_open_files_are_flat_from_the_twentieth_picture_on(
+    warm_server, tmp_path, workers, pictures
+):
+    for number in range(pictures):
         save_scene(tmp_path / "in" / f"{number}.png", 32, 40)
         if number % 4 == 0:
             (tmp_path / "in" / f"{number}-bad.jpg").write_bytes(bytes(1_000_000))
     found = watched(
+        warm_server,
         "heads", tmp_path / "in", "--model", "demo", "--size", "32", "--dpi", "30", "--device",
         "cpu", "--workers", workers, "--table", tmp_path / "t.csv", "--summary", "--heads", "0",
         "--out", tmp_path / "out",
     )  # fmt: skip
     assert found["code"] == 1
     seen = found["seen"]
-    assert len(seen) >= PICTURES * 5 // 4
+    assert len(seen) >= pictures * 5 // 4
     own, workers_own, files = zip(*seen[FIRST:], strict=True)
     # The middle of ten, so that one collection late or early does not decide.
     for kind in (own, workers_own):

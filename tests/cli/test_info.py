@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from attnviz.output.read_record import read_record
 from tests.helpers.command_line import attnviz, files_below
 from tests.helpers.photos import save_scene
 
-FORMATS = ("-f", "png", "-f", "pdf", "-f", "svg")
+FORMATS = ("png", "pdf", "svg")
 CALLS = [
     ("heads", "--layer", "-2", "--threshold", "0.6", "--heads", "-1,0", "--overlay", "--width",
      "column", "--scale", "fixed", "--limits", "0,0.1", "--mean", "0.5", "--no-distance"),
@@ -72,14 +71,26 @@ def fresh(tmp_path: Path, *, of: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_the_printed_command_gives_the_same_bytes(call, tiny, tmp_path, again, command_in):
+IN_ALL_FORMATS = pytest.mark.slow(reason="draws every call in PDF too")
+
+
+@pytest.mark.parametrize(
+    ("call", "formats"),
+    [
+        (CALLS[0], FORMATS),
+        *((call, ("png", "svg")) for call in CALLS[1:]),
+        *(pytest.param(call, FORMATS, marks=IN_ALL_FORMATS) for call in CALLS[1:]),
+    ],
+    ids=lambda value: value[0] if value in CALLS else "-".join(value),
+)
+def test_the_printed_command_gives_the_same_bytes(call, formats, tiny, tmp_path, again, command_in):
+    chosen = [word for name in formats for word in ("-f", name)]
     first = tmp_path / "first"
     save_scene(first / "in" / "it's a $cat [1].png", 40, 56)
     with contextlib.chdir(first):
-        assert attnviz(call[0], "in", *tiny, *call[1:], *FORMATS, "--save-data", "-o", "o x") == 0
+        assert attnviz(call[0], "in", *tiny, *call[1:], *chosen, "--save-data", "-o", "o x") == 0
     written = files_below(first / "o x")
-    assert {Path(name).suffix for name in written} >= {".png", ".pdf", ".svg", ".npz"}
+    assert {Path(name).suffix for name in written} >= {".npz", *(f".{name}" for name in formats)}
     asked = {Path(name).suffix: name for name in written if not name.endswith("csv")}.values()
     printed = {name: command_in(first, f"o x/{name}") for name in asked}
     # Files of one run print one command as a rule, which then is run once.
@@ -98,14 +109,6 @@ NAMES = (
 )  # fmt: skip
 
 
-RUN_ALL = """
-import os, sys
-from tests.helpers.command_line import attnviz
-calls = sys.stdin.buffer.read().split(b"\\0\\0")[:-1]
-print(sum(attnviz(*map(os.fsdecode, call.split(b"\\0"))) for call in calls), len(calls))
-"""
-
-
 def test_the_commands_in_a_real_shell_for_names_of_any_kind(tiny, tmp_path):
     """Several pictures in one run, drawn by processes; then redrawn one by one."""
     first = tmp_path / "first"
@@ -115,7 +118,7 @@ def test_the_commands_in_a_real_shell_for_names_of_any_kind(tiny, tmp_path):
         (tmp_path / "made.png").rename(first / "in" / name)
     shutil.copy(first / "in" / "cat.png", first / "-")
     with contextlib.chdir(first):
-        assert attnviz("heads", "in", *tiny, "-f", "svg", "-o", "o", "-q") == 0
+        assert attnviz("heads", "in", *tiny, "-f", "svg", "-o", "o", "-q", "--workers", "2") == 0
         # A file called "-" is a picture here, and "-dash.png" no option.
         shutil.copy("in/-dash.png", "-dash.png")
         assert attnviz("heads", *tiny, "-f", "svg", "-o", "o", "--", "./-", "-dash.png") == 0
@@ -125,19 +128,14 @@ def test_the_commands_in_a_real_shell_for_names_of_any_kind(tiny, tmp_path):
     for name in ("-", "-dash.png"):
         shutil.copy(first / name, folder / name)
     lines = [redraw_command(read_record(first / name), Path(name)) for name in figures]
-    # The shell reads every line; one interpreter runs them all, to spare its start.
+    # The shell reads every line; this process runs them all, to spare a start for each.
     script = "\n".join(["attnviz() { printf '%s\\0' \"$@\"; printf '\\0'; }", *lines])
-    calls = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    run = subprocess.run(
-        [sys.executable, "-c", RUN_ALL],
-        input=calls,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        check=True,
-    )
-    assert run.stdout.splitlines()[-1] == f"0 {len(figures)}".encode(), run.stderr
+    shell = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    calls = shell.stdout.split(b"\0\0")[:-1]
+    assert len(calls) == len(figures)
+    with contextlib.chdir(folder):
+        for call in calls:
+            assert attnviz(*map(os.fsdecode, call.split(b"\0"))) == 0, call
     for name in figures:
         assert (folder / name).read_bytes() == (first / name).read_bytes(), name
 
@@ -153,13 +151,31 @@ def test_what_is_told(real, tiny, tmp_path, tiny_weights):
     assert command.startswith("attnviz rollout --")
     assert "--out" not in command
     assert told["command"] == "rollout"
-    assert (told["model"], told["weights"]) == ("tiny", "tiny.pth")
+    assert (told["model"], told["weights"]) == ("tiny.pth", "tiny.pth")
     assert told["weights SHA-256"] == sha256_of(tiny_weights.read_bytes())
     assert told["image SHA-256"] == sha256_of((tmp_path / "cat.png").read_bytes())
     assert (told["image size"], told["model input"]) == ("40x56", "32x48, 4x6 patches")
     assert told["positions"] == "original"
     assert "torch " in told["versions"]
     assert any(row.endswith("  fusion max") for row in rows)
+
+
+def test_the_command_leaves_defaults_out_and_all_spells_them(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 40)
+    real("rollout", "cat.png", *tiny, "--discard-ratio", "0.5", "--start-layer", "1")
+    figure = "attnviz-out/cat.rollout.png"
+    short, whole = (
+        shlex.split(real("info", figure, *more).out.splitlines()[-1]) for more in ((), ("--all",))
+    )
+    named = {word.partition("=")[0] for word in short if word.startswith("--")}
+    of_the_model = {"--checkpoint", "--model-arg", "--device"}
+    assert named == {*of_the_model, "--discard-ratio", "--start-layer", "--dpi"}
+    assert {"--fusion", "--residual", "--cmap", "--width"} <= set(whole)
+    before = (tmp_path / figure).read_bytes()
+    for command in (short, whole):
+        (tmp_path / figure).unlink()
+        assert real(*command[1:]).code == 0
+        assert (tmp_path / figure).read_bytes() == before
 
 
 def test_the_json_form_is_the_record_and_the_command(real, tiny, tmp_path):
@@ -186,9 +202,9 @@ def test_a_picture_that_is_gone_or_another_one_is_told(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 40)
     real("heads", "cat.png", *tiny)
     save_scene(tmp_path / "cat.png", 40, 40, seed=1)
-    assert "cat.png is another picture" in real("info", "attnviz-out/cat.heads.png").err
+    assert "cat.png is not the image" in real("info", "attnviz-out/cat.heads.png").err
     (tmp_path / "cat.png").unlink()
-    assert "cat.png is not here" in real("info", "attnviz-out/cat.heads.png").err
+    assert "cat.png does not exist" in real("info", "attnviz-out/cat.heads.png").err
 
 
 def test_a_file_without_a_record_is_one_clear_error(real, tmp_path):
@@ -197,7 +213,7 @@ def test_a_file_without_a_record_is_one_clear_error(real, tmp_path):
     for name, code, reason in (
         ("plain.png", 1, "holds no record of how it was made"),
         ("notes.txt", 1, "holds no record of how it was made"),
-        ("gone.png", 2, "gone.png is no file"),
+        ("gone.png", 2, "gone.png is not a file"),
     ):
         run = real("info", name)
         assert (run.code, run.out) == (code, "")
@@ -210,7 +226,23 @@ def test_a_name_of_ones_own_for_one_picture(real, tiny, tmp_path):
     assert real("heads", "a.png", *tiny, "--name", "fig.1").code == 0
     assert files_below(tmp_path / "attnviz-out") == ["fig.1.heads.png"]
     two = real("heads", "a.png", "b.png", *tiny, "--name", "fig")
-    assert (two.code, "--name: 'fig' can name the figure of one picture" in two.err) == (2, True)
+    assert (two.code, "--name: 'fig' can name the figure of one image" in two.err) == (2, True)
     for name in ("", "a/b", "..", "n" * 300):
         run = real("heads", "a.png", *tiny, "--name", name)
         assert (run.code, "--name: " in run.err) == (2, True)
+
+
+def test_a_name_with_placeholders_and_one_with_braces_are_drawn_again(real, tiny, tmp_path):
+    save_scene(tmp_path / "a{x}.png", 40, 40)
+    options = (*tiny, "--workers", "0", "--out", "out")
+    run = real("heads", "a{x}.png", *options, "--name", "{stem} of {model} at {layer}")
+    assert run.out == "out/a{x} of tiny at -1.heads.png\n"
+    figure = tmp_path / run.out.strip()
+    before = figure.read_bytes()
+    command = shlex.split(real("info", figure.relative_to(tmp_path)).out.splitlines()[-1])
+    figure.unlink()
+    assert real(*command[1:]).code == 0
+    assert figure.read_bytes() == before
+    bad = real("heads", "a{x}.png", *options, "--name", "{stme}")
+    assert (bad.code, bad.out) == (2, "")
+    assert "--name: {stme} is not a placeholder" in bad.err

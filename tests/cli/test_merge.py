@@ -80,10 +80,10 @@ def test_a_column_of_whole_numbers_joins_one_of_floats(real, tmp_path):
 @pytest.mark.parametrize(
     ("second", "columns", "reason"),
     [
-        ([["a.png", 5, 1.5]], COLUMNS, "a.png stands in a.{0} and again in b.{0}"),
+        ([["a.png", 5, 1.5]], COLUMNS, "a.png is in a.{0} and again in b.{0}"),
         ([["b.png", 1]], COLUMNS[:2], "columns of b.{0} are not those of a.{0}: it lacks entropy"),
         ([["b.png", 1, 2]], ["image", "head", "x"], "it has x and it lacks entropy"),
-        ([["b.png", 1, 2]], ["image", "entropy", "head"], "they stand in another order"),
+        ([["b.png", 1, 2]], ["image", "entropy", "head"], "their order differs"),
         ([["b.png", 1, 2]], ["file", "head", "entropy"], "b.{0} has no column image"),
     ],
 )
@@ -103,12 +103,12 @@ def test_parts_that_do_not_belong_together(real, tmp_path, suffix, second, colum
     ("arguments", "reason"),
     [
         (("all.txt", "a.csv"), "all.txt ends neither in .csv nor in .parquet"),
-        (("all.csv", "a.parquet"), "a.parquet is no .csv file"),
+        (("all.csv", "a.parquet"), "a.parquet is not a .csv file"),
         (("all.csv", "gone.csv"), "gone.csv does not exist"),
         (("all.csv", "a.csv", "./a.csv"), "a.csv is given twice"),
         (("a.csv", "a.csv"), "a.csv is also the table to write"),
-        (("all.parquet", "text.parquet"), "text.parquet is no Parquet file"),
-        (("all.csv", "short.csv"), "short.csv is no CSV table: line 2 has 1 values"),
+        (("all.parquet", "text.parquet"), "text.parquet is not a Parquet file"),
+        (("all.csv", "short.csv"), "short.csv is not a CSV table: line 2 has 1 values"),
     ],
 )
 def test_what_cannot_be_merged_is_told(real, tmp_path, arguments, reason):

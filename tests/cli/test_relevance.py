@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 import attnviz
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.domain import RelevanceMethod
-from attnviz.domain.requests import RelevanceRequest
+from attnviz.domain.kinds import RelevanceRequest
 from attnviz.errors import UsageError
 from tests.helpers.command_line import arrays, files_below, meta
 from tests.helpers.photos import save_scene
@@ -128,10 +128,10 @@ def test_pictures_are_drawn_again_when_the_second_picture_changes(
     [
         ((), "relevance needs a target: --like or --class"),
         (("--like", "1.png", "--class", "1"), "--like and --class exclude each other"),
-        (("--like", "none.png"), "--like: none.png is no file"),
-        (("--like", "photos"), "--like: photos is no file"),
-        (("--class", "-1"), "--class: -1 is no class"),
-        (("--class", "1"), "--class: tiny has no classifier"),
+        (("--like", "none.png"), "--like: none.png is not a file"),
+        (("--like", "photos"), "--like: photos is not a file"),
+        (("--class", "-1"), "--class: -1 is out of range"),
+        (("--class", "1"), "--class: tiny.pth has no classifier"),
         (("--class", "cat"), "valid integer"),
         (("--class", "1", "--method", "lrp"), "'--method': 'lrp' is not one of 'chefer'"),
         (("--like", "1.png", "--precision", "float16"), "vanish in float16"),
@@ -242,7 +242,7 @@ def test_a_figure_set_finds_the_second_picture_beside_it(tmp_path):
     path.write_text(
         '[[figure]]\ncommand = "relevance"\nimages = "a.png"\nclass = -1\n', encoding="utf-8"
     )
-    with pytest.raises(UsageError, match=r"figures\.toml:4: --class: -1 is no class"):
+    with pytest.raises(UsageError, match=r"figures\.toml:4: --class: -1 is out of range"):
         read_figure_set(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -13,8 +14,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from attnviz.models import load
+from attnviz.output import rasterise
 from attnviz.output.read_record import read_record
-from tests.helpers.command_line import files_below
+from tests.helpers.command_line import attnviz, files_below
 from tests.helpers.photos import save_scene
 
 SET = """
@@ -54,13 +56,34 @@ FILES = [
 @pytest.fixture
 def figure_set(tmp_path, tiny_weights) -> Path:
     """A set of three figures over two pictures in sets/all.toml; runs start above it."""
-    save_scene(tmp_path / "photos" / "a.png", 40, 40)
-    save_scene(tmp_path / "photos" / "b.png", 40, 48)
-    path = tmp_path / "sets" / "all.toml"
+    return write_set(tmp_path, tiny_weights)
+
+
+def write_set(folder: Path, weights: Path) -> Path:
+    save_scene(folder / "photos" / "a.png", 40, 40)
+    save_scene(folder / "photos" / "b.png", 40, 48)
+    path = folder / "sets" / "all.toml"
     path.parent.mkdir()
-    shutil.copy(tiny_weights, path.parent / "tiny.pth")
+    shutil.copy(weights, path.parent / "tiny.pth")
     path.write_text(SET)
     return path
+
+
+@pytest.fixture(scope="module")
+def drawn_once(tmp_path_factory, tiny_weights) -> Path:
+    """The folder of the figures of the set, drawn for all tests that begin with them."""
+    folder = tmp_path_factory.mktemp("drawn")
+    write_set(folder, tiny_weights)
+    with contextlib.chdir(folder):
+        assert attnviz("render", "sets/all.toml", "--quiet") == 0
+    return folder / "figures"
+
+
+@pytest.fixture
+def drawn_set(figure_set, drawn_once, tmp_path) -> Path:
+    """``figure_set`` with its figures already drawn, to figures/."""
+    shutil.copytree(drawn_once, tmp_path / "figures")
+    return figure_set
 
 
 @pytest.fixture
@@ -109,9 +132,7 @@ def test_two_models_are_loaded_once_each(real, figure_set, loads, tmp_path):
     assert len(files_below(tmp_path / "figures")) == len(FILES) - 1
 
 
-def test_what_is_current_is_skipped_without_a_model(real, figure_set, loads, tmp_path):
-    real("render", "sets/all.toml")
-    loads.clear()
+def test_what_is_current_is_skipped_without_a_model(real, drawn_set, loads, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "figures").iterdir()}
     run = real("render", "sets/all.toml")
     assert (run.code, run.out, loads) == (0, "", [])
@@ -154,8 +175,7 @@ def other_weights(path: Path) -> None:
     checkpoints.save(path, checkpoints.original(seed=1))
 
 
-def test_a_set_means_the_same_from_every_folder(real, figure_set, tmp_path):
-    real("render", "sets/all.toml")
+def test_a_set_means_the_same_from_every_folder(real, drawn_set, tmp_path):
     save_scene(tmp_path / "sets" / "x.png", 8, 8)
     absolute = real("render", tmp_path / "sets/all.toml", "--list")
     assert "draw" not in absolute.out
@@ -163,8 +183,7 @@ def test_a_set_means_the_same_from_every_folder(real, figure_set, tmp_path):
     assert real("render", tmp_path / "sets/all.toml", "--check").code == 0
 
 
-def test_the_printed_command_of_a_figure_of_a_set_gives_it_again(real, figure_set, tmp_path):
-    real("render", "sets/all.toml")
+def test_the_printed_command_of_a_figure_of_a_set_gives_it_again(real, drawn_set, tmp_path):
     for name in ("third.score.png", "b.rollout.pdf", "a.rollout.svg"):
         expected = (tmp_path / "figures" / name).read_bytes()
         line = real("info", f"figures/{name}").out.splitlines()[-1]
@@ -176,8 +195,7 @@ def test_the_printed_command_of_a_figure_of_a_set_gives_it_again(real, figure_se
 # --- check -------------------------------------------------------------------------------------
 
 
-def test_a_set_that_was_just_drawn_passes(real, figure_set, tmp_path):
-    real("render", "sets/all.toml")
+def test_a_set_that_was_just_drawn_passes(real, drawn_set, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "figures").iterdir()}
     run = real("render", "sets/all.toml", "--check")
     assert (run.code, run.out) == (0, ""), run.out
@@ -186,9 +204,8 @@ def test_a_set_that_was_just_drawn_passes(real, figure_set, tmp_path):
     assert not (tmp_path / "attnviz-diff").exists()
 
 
-def test_a_changed_option_names_the_figure_and_draws_the_difference(real, figure_set, tmp_path):
-    real("render", "sets/all.toml")
-    edit(figure_set, "threshold = 0.6", 'threshold = 0.5\ncmap = "hot"')
+def test_a_changed_option_names_the_figure_and_draws_the_difference(real, drawn_set, tmp_path):
+    edit(drawn_set, "threshold = 0.6", 'threshold = 0.5\ncmap = "hot"')
     run = real("render", "sets/all.toml", "--check", "--diff-out", "d")
     assert run.code == 1
     (line,) = run.out.splitlines()
@@ -204,8 +221,12 @@ def test_a_changed_option_names_the_figure_and_draws_the_difference(real, figure
     np.testing.assert_array_equal(picture[:, :width], expected)
 
 
-def test_files_that_are_missing_or_were_changed_by_hand_differ(real, figure_set, tmp_path):
-    real("render", "sets/all.toml")
+def test_files_that_are_missing_or_were_changed_by_hand_differ(
+    real, drawn_set, tmp_path, monkeypatch
+):
+    # As on a machine where nothing draws them: a browser would take seconds for each.
+    monkeypatch.setattr(rasterise, "_PDF_WAYS", ())
+    monkeypatch.setattr(rasterise, "_SVG_WAYS", ())
     figures = tmp_path / "figures"
     (figures / "a.heads.png").unlink()
     for name, old, new in (
@@ -226,15 +247,35 @@ def test_files_that_are_missing_or_were_changed_by_hand_differ(real, figure_set,
     differing = {name: record["how"] for name, record in records.items() if "how" in record}
     assert differing == {
         "a.heads.png": "is not there",
-        "a.rollout.svg": "is another drawing",
-        "a.rollout.pdf": "is another drawing",
+        "a.rollout.svg": "is another drawing (rsvg-convert, Chromium or the package cairosvg would "
+        "tell how far)",
+        "a.rollout.pdf": "is another drawing (pdftoppm or the package pypdfium2 would tell how "
+        "far)",
         "b.rollout.npz": "rollout differs by up to 0.0001",
         "third.score.csv": "score differs by up to 1",
     }
 
 
-def test_pixels_within_the_tolerance_pass(real, figure_set, tmp_path):
-    real("render", "sets/all.toml")
+def test_a_pdf_is_checked_by_what_it_draws_and_its_difference_is_a_png(
+    real, drawn_set, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rasterise, "_SVG_WAYS", ())
+    figure = tmp_path / "figures" / "a.rollout.pdf"
+    if rasterise.pages_of(figure) is None:
+        pytest.skip("nothing here draws PDF")
+    content = figure.read_bytes()
+    figure.write_bytes(content.replace(b"endobj", b" endobj", 1))
+    check = ("render", "sets/all.toml", "--check", "--only", "a.rollout", "--diff-out", "d")
+    assert real(*check).code == 0
+    figure.write_bytes(content.replace(b"/MediaBox [ 0 0 ", b"/MediaBox [ 2 2 "))
+    run = real(*check)
+    assert run.code == 1
+    assert "a.rollout.pdf: " in run.out
+    assert run.out.endswith("see d/a.rollout.pdf.png\n")
+    assert (tmp_path / "d" / "a.rollout.pdf.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_pixels_within_the_tolerance_pass(real, drawn_set, tmp_path):
     figure = tmp_path / "figures" / "a.heads.png"
     with Image.open(figure) as image:
         pixels, text = np.array(image.convert("RGB")), PngInfo()
@@ -244,7 +285,7 @@ def test_pixels_within_the_tolerance_pass(real, figure_set, tmp_path):
         block = moved[:20, :20]
         block[:] = np.where(block > 127, block - change, block + change)
         Image.fromarray(moved).save(figure, pnginfo=text)
-        run = real("render", "sets/all.toml", "--check", "--only", "a")
+        run = real("render", "sets/all.toml", "--check", "--only", "a.heads")
         assert run.code == code, run.out
     expected = np.sqrt(60**2 * 400 / (pixels.shape[0] * pixels.shape[1]))
     assert f"RMS {expected:.3g}, largest 60 of 255" in run.out

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 import typer
 
-from attnviz.cli.app import app
+from attnviz.cli.app import command_with_options
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.cli.toml_file import load_toml
-from attnviz.domain.options import command_name
+from attnviz.domain.kinds import KINDS, kind_of
 from attnviz.errors import UsageError
+from tests.helpers import kinds
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("heads", "layers", "rollout", "patch", "score", "matrix", "qkv")
-SHOWN = (*COMMANDS, "features", "relevance")
 """The commands of the gallery."""
 
 WRITTEN = {
@@ -30,16 +29,16 @@ WRITTEN = {
     "query": '"mean"', "layers": '"0-2"', "each-head": "true", "fusion": '"max"',
     "residual": "0.3", "discard-ratio": "0", "discard": '"before"', "start-layer": "1",
     "layers-shown": "[2, -1]", "at": "[[3, 7], [0, 0]]", "xy": '["9,8.5"]', "keep-ratio": "0.7",
-    "csv": "true", "norm": '"linear"', "part": '["q", "v"]',
+    "csv": "true", "norm": '"linear"', "part": '["q", "v"]', "foreground": "true",
+    "flip-foreground": "true", "outlier-threshold": "9.5",
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
 
 
 def options_of(command: str) -> dict[str, typer.models.ParameterInfo]:
-    group = typer.main.get_command(app)
     return {
         parameter.name.replace("_", "-"): parameter
-        for parameter in group.commands[command].params
+        for parameter in command_with_options(command).params
         if parameter.param_type_name == "option"
     }
 
@@ -75,28 +74,28 @@ LEFT_OUT = (
 )
 def test_options_about_all_pictures_are_none_of_a_figure(tmp_path, key):
     path = write(tmp_path, f"[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n{key}\n")
-    with pytest.raises(UsageError, match="is no option of a figure") as caught:
+    with pytest.raises(UsageError, match="is not an option of a figure") as caught:
         read_figure_set(path)
     assert f"{path}:4" in caught.value.message
     assert "run the command itself" in caught.value.hint
 
 
 @pytest.mark.parametrize("underscores", [False, True])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_every_option_means_what_it_means_on_the_command_line(
     command, underscores, request_of, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     Path("w.pth").touch()
     options = options_of(command)
-    names = [name for name in options if name not in LEFT_OUT]
+    names = [name for name in options if name not in {*LEFT_OUT, *KINDS[command].unused}]
     assert set(names) <= WRITTEN.keys()
     lines = [f"{n.replace('-', '_') if underscores else n} = {WRITTEN[n]}" for n in names]
     head = ["[[figure]]", f'command = "{command}"', 'images = ["a.jpg", "b c.jpg"]']
     (figure,) = read_figure_set(write(tmp_path, "\n".join([*head, *lines])).relative_to(tmp_path))
     arguments = [word for n in names for word in as_arguments(n, options[n], WRITTEN[n])]
     assert figure.request == request_of(command, "a.jpg", "b c.jpg", *arguments)
-    assert command_name(figure.request.command) == command
+    assert kind_of(figure.request.command).name == command
 
 
 def test_defaults_reach_the_commands_that_have_them_and_figures_win(tmp_path):
@@ -142,27 +141,32 @@ FIGURE = "[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n"
         (
             FIGURE + "\ntreshold = 0.6",
             5,
-            "heads has no option 'treshold'",
+            "unknown option 'treshold' of heads",
             "did you mean threshold",
         ),
-        (FIGURE + "fusion = 'max'", 4, "heads has no option 'fusion'", ""),
-        (FIGURE + "config = 'x'", 4, "heads has no option 'config'", ""),
-        (FIGURE + "quiet = true", 4, "quiet is no option of a figure", "attnviz render --quiet"),
+        (FIGURE + "fusion = 'max'", 4, "unknown option 'fusion' of heads", ""),
+        (FIGURE + "config = 'x'", 4, "unknown option 'config' of heads", ""),
+        (
+            FIGURE + "quiet = true",
+            4,
+            "quiet is not an option of a figure",
+            "attnviz render --quiet",
+        ),
         (FIGURE + "save-data = 1", 4, "save-data is a switch", ""),
         (FIGURE + "model = true", 4, "model is a bool", ""),
         (FIGURE + "dpi = 'x'", 4, "'--dpi'", ""),
-        (FIGURE + "dpi = 10", 4, "'--dpi'", ""),
+        (FIGURE + "dpi = 10", 4, "--dpi: 10 is out of range", ""),
         (FIGURE + "scale = 'foo'", 4, "'panel', 'shared', 'fixed'", ""),
         (FIGURE + "scale = 'fixed'", 4, "--scale fixed needs --limits", ""),
         (FIGURE + "threshold = 2", 4, "--threshold: 2 is out of range", ""),
         (FIGURE + "heads = ['x']", 4, "--heads: 'x'", "count from 0"),
         (FIGURE + "checkpoint = 'no.pth'", 4, "no.pth does not exist", ""),
         (FIGURE + "cmap = '''\ninfernal'''", 4, "no colour map is called", "inferno"),
-        (FIGURE + "name = 'a/b'", 4, "--name: 'a/b' is no file name", ""),
-        ("[defaults]\ndpi = 3\n" + FIGURE, 2, "'--dpi'", ""),
-        ("[defaults]\ndip = 3\n" + FIGURE, 2, "no command has no option", "did you mean dpi"),
+        (FIGURE + "name = 'a/b'", 4, "--name: 'a/b' is not a file name", ""),
+        ("[defaults]\ndpi = 3\n" + FIGURE, 2, "--dpi: 3 is out of range", ""),
+        ("[defaults]\ndip = 3\n" + FIGURE, 2, "unknown option 'dip'", "did you mean dpi"),
         ("[defaults]\nname = 'x'\n" + FIGURE, 2, "name belongs to a figure", ""),
-        ("[defaults]\njson = true\n" + FIGURE, 2, "json is no option of a figure", ""),
+        ("[defaults]\njson = true\n" + FIGURE, 2, "json is not an option of a figure", ""),
         ("defaults = 3\n" + FIGURE, 1, "defaults must be a table", ""),
         ("[default]\n" + FIGURE, 1, "unknown key 'default'", "did you mean defaults"),
         ("dpi = 3\n" + FIGURE, 1, "unknown key 'dpi'", "[defaults]"),
@@ -173,9 +177,9 @@ FIGURE = "[[figure]]\ncommand = 'heads'\nimages = ['a.jpg']\n"
         ("[[figure]]\ncommand = 'models'\nimages = ['a']", 2, "is called 'models'", "one of"),
         ("[[figure]]\ncommand = 'heads'\nimages = []", 3, "images must be a list", ""),
         ("[[figure]]\ncommand = 'heads'\nimages = [3]", 3, "images must be a list", ""),
-        (FIGURE + "\n[figure.more]\nx = 1", 1, "heads has no option 'more'", ""),
-        (FIGURE + "model = ", 4, "is no TOML file", ""),
-        (FIGURE + "dpi = 30\ndpi = 31", 5, "is no TOML file", ""),
+        (FIGURE + "\n[figure.more]\nx = 1", 1, "unknown option 'more' of heads", ""),
+        (FIGURE + "model = ", 4, "is not a TOML file", ""),
+        (FIGURE + "dpi = 30\ndpi = 31", 5, "is not a TOML file", ""),
         ("", None, "holds no figure", ""),
     ],
 )
@@ -233,4 +237,4 @@ def test_lines_of_keys_in_a_file_that_makes_it_hard(tmp_path):
 
 def test_the_sets_of_this_repository_can_be_read():
     figures = read_figure_set(ROOT / "configs" / "gallery.toml")
-    assert sorted(command_name(f.request.command) for f in figures) == sorted(SHOWN)
+    assert sorted(kind_of(f.request.command).name for f in figures) == sorted(kinds.ALL)

@@ -12,26 +12,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.domain.events import Done, Failed, Gathered, Skipped, Started
-from attnviz.domain.requests import (
-    HeadsRequest,
-    InputRequest,
-    ModelRequest,
-    OutputRequest,
-    RunRequest,
-)
+from attnviz.domain.events import Done, Failed, RunFilesWritten, Skipped, Started
+from attnviz.domain.kinds import HeadsRequest
+from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
 from attnviz.errors import ImageError, OutputError
 from attnviz.output.failures import failures_path, write_failures
 from attnviz.output.read_record import read_record
 from attnviz.output.table import TableFile
-from attnviz.runs.collect import gather
+from attnviz.runs.collect import collect_outputs
 from attnviz.runs.summary import SHARES, Histogram
+from tests.helpers import kinds
 from tests.helpers.command_line import arrays, files_below
 from tests.helpers.photos import save_scene
 from tests.helpers.pictures import as_file, model_info
-
-COMMANDS = ("heads", "layers", "rollout", "patch", "score")
-
 
 ROW = {"layer": 3, "head": 0, "entropy": 1.5, "entropy_share": 0.5}
 
@@ -83,7 +76,7 @@ def test_failures_are_listed_and_the_list_goes_when_nothing_fails(real, tiny, tm
     (row,) = rows_of(tmp_path / "o" / "failures.csv")
     assert row["image"] == str(Path("in") / bad.name)
     assert "is empty (0 bytes)" in row["reason"]
-    assert row["hint"] == "copy or export the picture again"
+    assert row["hint"] == "copy or export the image again"
     bad.unlink()
     assert real("heads", "in", *tiny, "--out", "o").code == 0
     assert files_below(tmp_path / "o") == ["a.heads.png", "failures.heads.png"]
@@ -109,7 +102,7 @@ def test_a_run_that_never_started_leaves_the_list_and_the_table_of_the_last(requ
         yield
 
     with pytest.raises(ImageError):
-        list(gather(request, refused()))
+        list(collect_outputs(request, refused()))
     assert rows_of(failures)
     assert (tmp_path / "t.csv").read_text() == "mine"
     assert files_below(tmp_path) == ["o/failures.csv", "t.csv"]
@@ -119,7 +112,7 @@ def test_an_interrupted_run_keeps_what_it_finished(request_in, tmp_path):
     request = request_in(table=tmp_path / "t.csv", summary=True)
     failure = Failed("b.png", ImageError("b.png is bad", "mend it"))
     events = interrupted_after(started(9), done("a.png", ROW), failure)
-    seen = gather(request, events)
+    seen = collect_outputs(request, events)
     with pytest.raises(KeyboardInterrupt):
         list(seen)
     assert rows_of(tmp_path / "t.csv") == [
@@ -149,13 +142,15 @@ def test_failed_pictures_are_not_held_in_memory(request_in):
         assert held[0]() is None
 
     held: list[weakref.ref] = []
-    assert any(isinstance(event, Gathered) for event in gather(request_in(), events()))
+    assert any(
+        isinstance(event, RunFilesWritten) for event in collect_outputs(request_in(), events())
+    )
 
 
 # --- the table ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", kinds.BY_DEFAULT)
 def test_the_table_has_the_rows_of_every_figure(real, tiny, photos, tmp_path, command):
     run = real(command, photos, *tiny, "--table", "deep/t.csv", "--json", "--out", "o")
     assert run.code == 0, run.err
@@ -274,14 +269,14 @@ def test_names_that_are_no_text_stand_in_the_table_byte_for_byte(tmp_path):
 def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch, suffix):
     if suffix == "parquet":
         pytest.importorskip("pyarrow")
-    from attnviz.output import write
+    from attnviz.output import atomic
 
     @contextlib.contextmanager
     def full(_folder):
         with Path("/dev/full").open("wb", buffering=0) as stream:
             yield stream, tmp_path / "never"
 
-    monkeypatch.setattr(write, "_temporary", full)
+    monkeypatch.setattr(atomic, "_temporary", full)
     table = TableFile(tmp_path / f"t.{suffix}")
 
     def fill():
@@ -297,19 +292,19 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch, suffix):
 # --- the summary -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["heads", "layers"])
+@pytest.mark.parametrize("command", kinds.SUMMARISED)
 def test_one_figure_of_all_pictures(real, tiny, photos, tmp_path, command):
     run = real(command, photos, *tiny, "--summary", "-f", "png", "-f", "pdf", "--out", "o")
     assert run.code == 0, run.err
     assert run.out.splitlines()[-2:] == [f"o/{command}.summary.png", f"o/{command}.summary.pdf"]
     record = read_record(tmp_path / "o" / f"{command}.summary.png")
     assert record is not None
-    assert (record["pictures"], record["command"], record["model"]) == (4, command, "tiny")
+    assert (record["pictures"], record["command"], record["model"]) == (4, command, "tiny.pth")
     with Image.open(tmp_path / "o" / f"{command}.summary.png") as image:
         assert np.asarray(image).std() > 5
     # It is no picture of the next run, not even where input and output are one folder.
     run = real(command, tmp_path / "o", *tiny, "--out", "o")
-    assert "o holds no pictures" in run.err
+    assert "o holds no images" in run.err
     assert run.code == 1
     info = real("info", f"o/{command}.summary.png")
     assert info.code == 0
@@ -327,7 +322,7 @@ def test_a_picture_called_like_the_command_is_not_in_the_way(real, tiny, tmp_pat
 
 def test_a_run_without_a_result_has_no_summary(request_in, tmp_path):
     events = [started(1), Failed("a.png", ImageError("bad"))]
-    list(gather(request_in(summary=True), iter(events)))
+    list(collect_outputs(request_in(summary=True), iter(events)))
     assert files_below(tmp_path) == ["o/failures.csv"]
 
 
@@ -358,7 +353,7 @@ def test_the_summary_shows_the_saved_numbers(real, tiny, photos, tmp_path, monke
         drawn.append((spreads, pictures, limit))
         return ()
 
-    monkeypatch.setattr("attnviz.runs.summary.draw_spreads", note)
+    monkeypatch.setattr("attnviz.runs.summary.draw_distributions", note)
     run = real("heads", photos, *tiny, "--summary", "--save-data", "--size", "32", "--fit",
                "squash", "--out", "o")  # fmt: skip
     assert run.code == 0, run.err
@@ -375,5 +370,5 @@ def test_the_summary_shows_the_saved_numbers(real, tiny, photos, tmp_path, monke
 
 def test_skipped_events_count_only_where_they_carry_numbers(request_in, tmp_path):
     events = [started(1), Skipped(as_file(Path("a.png")), "why")]
-    list(gather(request_in(table=tmp_path / "t.csv"), iter(events)))
+    list(collect_outputs(request_in(table=tmp_path / "t.csv"), iter(events)))
     assert (tmp_path / "t.csv").read_text() == "image\n"

@@ -66,7 +66,7 @@ def test_a_shard_without_pictures_is_no_failure(real, tiny, photos):
     ]
     assert [outcome.code for outcome in outcomes] == [0, 0]
     assert sorted(outcome.out for outcome in outcomes) == ["", "attnviz-out/1.heads.png\n"]
-    assert sum("no picture belongs to this shard" in outcome.err for outcome in outcomes) == 1
+    assert sum("no image belongs to this shard" in outcome.err for outcome in outcomes) == 1
 
 
 def test_shards_write_lists_of_their_own_that_can_be_merged(real, tiny, photos, tmp_path):
@@ -88,7 +88,7 @@ def test_shards_write_lists_of_their_own_that_can_be_merged(real, tiny, photos, 
 def test_a_summary_is_of_all_pictures(attnviz_command):
     outcome = attnviz_command("heads", "a.jpg", "--summary", "--shard", "0/2")
     assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.startswith("error: --summary is of all pictures, and --shard takes a part")
+    assert outcome.err.startswith("error: --summary is of all images, and --shard takes a part")
 
 
 @pytest.mark.parametrize("option", [("--engine", "ray"), ("--shard", "0/2")])
@@ -101,12 +101,12 @@ def test_commands_of_one_figure_run_on_one_machine(attnviz_command, option):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("8/8", "--shard: there is no shard 8 of 8"),
-        ("0/0", "--shard: there is no shard 0 of 0"),
-        ("-1/8", "--shard: '-1/8' is no shard"),
-        ("1", "--shard: '1' is no shard"),
-        ("1/", "--shard: '1/' is no shard"),
-        ("a/b", "--shard: 'a/b' is no shard"),
+        ("8/8", "--shard: there is not a shard 8 of 8"),
+        ("0/0", "--shard: there is not a shard 0 of 0"),
+        ("-1/8", "--shard: '-1/8' is not a shard"),
+        ("1", "--shard: '1' is not a shard"),
+        ("1/", "--shard: '1/' is not a shard"),
+        ("a/b", "--shard: 'a/b' is not a shard"),
     ],
 )
 def test_a_shard_that_does_not_exist_is_told(attnviz_command, pipeline, text, reason):

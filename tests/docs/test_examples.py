@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
-import attnviz
-from attnviz.cli.app import app, main
+import attnviz.runs
+from attnviz.cli.app import app, command_with_options, main
+from attnviz.cli.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 # docs/cli.md is generated, and tests/cli checks its examples.
@@ -27,6 +30,7 @@ GALLERY = tomllib.loads((ROOT / "configs" / "gallery.toml").read_text(encoding="
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)\)")
+YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 FILES = ("heads.toml",)
 
 
@@ -63,7 +67,7 @@ def known_options() -> set[str]:
     group = typer.main.get_command(app)
     return {
         option
-        for command in (group, *group.commands.values())
+        for command in (group, *map(command_with_options, COMMANDS))
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     } | {"--help", "--install-completion"}
@@ -95,19 +99,36 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
         Path(file).write_text(toml.group(1).replace("    ", ""), encoding="utf-8")
     if arguments[0] in {"render", "info", "eval", "evolve", "explore", "merge", "compare"}:
         # These read files that the documents only name; that they parse is what counts here.
-        command = typer.main.get_command(app).commands[arguments[0]]
+        command = command_with_options(arguments[0])
         command.make_context(arguments[0], arguments[1:])
         return
     asked = []
     fake = types.ModuleType("attnviz.runs.command")
     fake.run = lambda request: asked.append(request) or iter(())
     monkeypatch.setitem(sys.modules, "attnviz.runs.command", fake)
-    monkeypatch.setattr(attnviz, "pipeline", fake, raising=False)
+    monkeypatch.setattr(attnviz.runs, "command", fake, raising=False)
     code = main(arguments)
     if arguments[0] == "models" or arguments[-1] == "--help":
         assert code == 0
     else:
         assert len(asked) == 1, name
+
+
+def test_the_workflows_are_yaml_and_their_commands_are_accepted():
+    blocks = YAML.findall(TEXTS["docs/ci-and-shell.md"])
+    assert len(blocks) == 2
+    for block in blocks:
+        (job,) = (loaded := yaml.safe_load(block)).get("jobs", loaded).values()
+        lines = [step["run"] for step in job.get("steps", ()) if "run" in step]
+        lines += [*job.get("before_script", ()), *job.get("script", ())]
+        (call,) = (call for line in lines for call in commands_in(line))
+        command_with_options(call[0]).make_context(call[0], call[1:])
+
+
+def test_our_own_workflow_calls_what_everyone_calls():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    assert workflow["jobs"]["check"]["steps"][-1] == {"run": ".ci/run"}
+    assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
 def test_there_are_command_lines_of_every_command():

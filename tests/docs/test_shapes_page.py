@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.output.data import arrays_of
+from tests.helpers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
@@ -49,7 +49,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
 
 @pytest.mark.parametrize(
     "command",
-    ["heads", "layers", "rollout", "patch", "score", "relevance", "features", "matrix", "qkv"],
+    kinds.ALL,
 )
 def test_the_table_is_what_is_saved(command):
     model = attnviz.load_model(
@@ -63,7 +63,7 @@ def test_the_table_is_what_is_saved(command):
         "matrix": {"whole": True},
         "features": {"layer": 1, "foreground": True},
     }
-    saved = arrays_of(getattr(attnviz, command)(model, image, **more.get(command, {})))
+    saved = getattr(attnviz, command)(model, image, **more.get(command, {})).arrays()
     expected = documented()[command]
     expected.pop("meta")  # added when the file is written
     if command == "features":

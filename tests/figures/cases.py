@@ -16,35 +16,35 @@ COLUMN = 3.35
 
 
 def _square():
-    return samples.picture_of(samples.photograph("astronaut.jpg"), (14, 14), name="astronaut.jpg")
+    return samples.image_of(samples.photograph("astronaut.jpg"), (14, 14), name="astronaut.jpg")
 
 
 def _landscape(name="cat.jpg"):
-    return samples.picture_of(samples.photograph(), (14, 21), name=name)
+    return samples.image_of(samples.photograph(), (14, 21), name=name)
 
 
 def _portrait():
     pixels = samples.photograph("rocket.jpg", (0, 180, 426, 284))
-    return samples.picture_of(pixels, (21, 14), name="rocket.jpg")
+    return samples.image_of(pixels, (21, 14), name="rocket.jpg")
 
 
 def _night():
     pixels = (samples.photograph() * 0.08).astype("uint8")
-    return samples.picture_of(pixels, (14, 21), name="night.jpg")
+    return samples.image_of(pixels, (14, 21), name="night.jpg")
 
 
 def _cropped():
     region = Box(0.0, 75.5, 300.0, 375.5)
-    return samples.picture_of(samples.photograph(), (14, 14), region=region)
+    return samples.image_of(samples.photograph(), (14, 14), region=region)
 
 
 def _padded():
     region = Box(-75.5, 0.0, 375.5, 451.0)
-    return samples.picture_of(samples.photograph(), (14, 14), region=region)
+    return samples.image_of(samples.photograph(), (14, 14), region=region)
 
 
 def _tiny():
-    return samples.picture_of(samples.photograph(), (2, 2))
+    return samples.image_of(samples.photograph(), (2, 2))
 
 
 def _style(**changes):
@@ -57,55 +57,55 @@ _TWELVE = samples.model_info(
 _QUARTERS = [(3, 5), (3, 15), (10, 5), (10, 15)]
 
 
-def _heads(picture, style, count=6, model=None, prefix=1, chosen=None, **options):
-    grid = picture.geometry.grid
+def _heads(image, style, count=6, model=None, prefix=1, chosen=None, **options):
+    grid = image.geometry.grid
     maps = samples.heads_maps(grid, count, prefix, chosen=chosen)
-    return draw(maps, picture, model or samples.model_info(), style, **options)
+    return draw(maps, image, model or samples.model_info(), style, **options)
 
 
-def _layers(picture, style, layers=12, heads=6, model=None, **options):
-    maps = samples.layers_maps(picture.geometry.grid, layers, heads)
-    return draw(maps, picture, model or samples.model_info(), style, **options)
+def _layers(image, style, layers=12, heads=6, model=None, **options):
+    maps = samples.layers_maps(image.geometry.grid, layers, heads)
+    return draw(maps, image, model or samples.model_info(), style, **options)
 
 
-def _rollout(picture, style, depths=(11,)):
-    maps = samples.rollout_maps(picture.geometry.grid, depths)
-    return draw(maps, picture, samples.model_info(), style)
+def _rollout(image, style, depths=(11,)):
+    maps = samples.rollout_maps(image.geometry.grid, depths)
+    return draw(maps, image, samples.model_info(), style)
 
 
-def _patch(picture, style, cells, heads=6, **options):
-    maps = samples.patch_maps(picture.geometry.grid, cells, heads)
-    return draw(maps, picture, samples.model_info(heads=heads), style, **options)
+def _patch(image, style, cells, heads=6, **options):
+    maps = samples.patch_maps(image.geometry.grid, cells, heads)
+    return draw(maps, image, samples.model_info(heads=heads), style, **options)
 
 
-def _score(picture, style):
-    maps = samples.score_maps(picture.geometry.grid)
-    return draw(maps, picture, samples.model_info(), style)
+def _score(image, style):
+    maps = samples.score_maps(image.geometry.grid)
+    return draw(maps, image, samples.model_info(), style)
 
 
-def _relevance(picture, style, model=None, prefix=1, **target):
-    maps = samples.relevance_maps(picture.geometry.grid, prefix, **target)
-    return draw(maps, picture, model or samples.model_info(), style)
+def _relevance(image, style, model=None, prefix=1, **target):
+    maps = samples.relevance_maps(image.geometry.grid, prefix, **target)
+    return draw(maps, image, model or samples.model_info(), style)
 
 
-def _contribution(picture, style):
-    maps = samples.relevance_maps(picture.geometry.grid, like=_square(), value=0.41)
+def _contribution(image, style):
+    maps = samples.relevance_maps(image.geometry.grid, like=_square(), value=0.41)
     signed = 40 * maps.relevance
     signed[:, :8] *= -0.7
     made = replace(maps, relevance=signed, method="contribution")
-    return draw(made, picture, samples.model_info(), style)
+    return draw(made, image, samples.model_info(), style)
 
 
-def _features(picture, style, cells, model=None, prefix=1, **options):
-    maps = samples.features_maps(picture.geometry.grid, cells, prefix, **options)
-    return draw(maps, picture, model or samples.model_info(), style)
+def _features(image, style, cells, model=None, prefix=1, **options):
+    maps = samples.features_maps(image.geometry.grid, cells, prefix, **options)
+    return draw(maps, image, model or samples.model_info(), style)
 
 
 def _models(style, *names):
-    """One picture under two models of unlike grids and heads."""
+    """One image under two models with different grids and heads."""
     fine = samples.model_info(heads=4)
     coarse = samples.model_info(name="an_untrained_vit", heads=3, patch=16, random_weights=True)
-    small = samples.picture_of(samples.photograph(), (7, 11), patch=16)
+    small = samples.image_of(samples.photograph(), (7, 11), patch=16)
     rows = [
         samples.compared_row(("dino_vits8",), _landscape(), fine),
         samples.compared_row(("an_untrained_vit (random)",), small, coarse, seed=4),
@@ -113,48 +113,48 @@ def _models(style, *names):
     return draw_comparison([samples.only(row, *names) for row in rows], style)
 
 
-def _pictures(style, *names):
-    """Pictures of three shapes under one model."""
+def _images(style, *names):
+    """Images of three shapes under one model."""
     model = samples.model_info(heads=2)
     rows = [
-        samples.compared_row((picture.name,), picture, model, seed)
-        for seed, picture in enumerate((_landscape(), _square(), _portrait()))
+        samples.compared_row((image.name,), image, model, seed)
+        for seed, image in enumerate((_landscape(), _square(), _portrait()))
     ]
     return draw_comparison([samples.only(row, *names) for row in rows], style)
 
 
-def _matrix(picture, style, heads=6, model=None, prefix=1, run=1, drawn=None, **options):
-    maps = samples.matrix_maps(picture.geometry.grid, heads, prefix, run=run, drawn=drawn)
-    return draw(maps, picture, model or samples.model_info(), style, **options)
+def _matrix(image, style, heads=6, model=None, prefix=1, run=1, drawn=None, **options):
+    maps = samples.matrix_maps(image.geometry.grid, heads, prefix, run=run, drawn=drawn)
+    return draw(maps, image, model or samples.model_info(), style, **options)
 
 
-def _qkv(picture, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
-    maps = samples.qkv_maps(picture.geometry.grid, heads, prefix, parts=parts)
-    return draw(maps, picture, model or samples.model_info(), style)
+def _qkv(image, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
+    maps = samples.qkv_maps(image.geometry.grid, heads, prefix, parts=parts)
+    return draw(maps, image, model or samples.model_info(), style)
 
 
-def _evolve(picture, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
-    maps = samples.evolution_maps(picture.geometry.grid, checkpoints, count, rows, jaccard=mask)
+def _evolve(image, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
+    maps = samples.evolution_maps(image.geometry.grid, checkpoints, count, rows, jaccard=mask)
     return draw_evolution(
         maps,
-        picture,
+        image,
         samples.model_info(),
         _style(width=width, **({"scale": Scale.SHARED} | style)),
-        mask=_disc(picture) if mask else None,
+        mask=_disc(image) if mask else None,
         threshold=0.6,
     )
 
 
-def _disc(picture):
-    high, wide = picture.pixels.shape[:2]
+def _disc(image):
+    high, wide = image.pixels.shape[:2]
     y, x = np.mgrid[:high, :wide]
     return (y - high / 2) ** 2 + (x - wide / 2) ** 2 < (high / 3) ** 2
 
 
 def _frame():
-    picture = _landscape()
-    maps = samples.evolution_maps(picture.geometry.grid, 3, 4)
-    return draw_frames(maps, picture, samples.model_info(), _style(scale=Scale.SHARED))
+    image = _landscape()
+    maps = samples.evolution_maps(image.geometry.grid, 3, 4)
+    return draw_frames(maps, image, samples.model_info(), _style(scale=Scale.SHARED))
 
 
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
@@ -170,7 +170,7 @@ CASES = {
     ),
     "heads-night": lambda: _heads(_night(), _style(), 8),
     "heads-names": lambda: _heads(
-        _landscape("50%_$x_$y^{2}_\u732b.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
+        _landscape("50%_$x_$y^{2}_\u0378.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
     ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),
@@ -197,13 +197,13 @@ CASES = {
     "compare-models": lambda: _models(
         _style(scale=Scale.SHARED), "mean", "heads", "rollout", "pca", "cosine@1,2"
     ),
-    "compare-pictures": lambda: _pictures(
+    "compare-images": lambda: _images(
         _style(width=COLUMN, scale=Scale.SHARED), "mean", "rollout", "foreground"
     ),
     "compare-vectors": lambda: _models(
         _style(scale=Scale.SHARED), "head:2", "heads", "entropy", "k-pca", "k-norm"
     ),
-    "compare-own-scale": lambda: _pictures(_style(), "heads", "rollout", "foreground"),
+    "compare-own-scale": lambda: _images(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
     "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),

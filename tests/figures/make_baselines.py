@@ -1,4 +1,4 @@
-"""Draws the baselines anew: ``python -m tests.figures.make_baselines``. Look at them then."""
+"""Draws the baselines again: ``python -m tests.figures.make_baselines``. Then look at them."""
 
 from __future__ import annotations
 

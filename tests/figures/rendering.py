@@ -1,16 +1,15 @@
-"""Figures as pixels, and where their pictures and texts stand on them."""
+"""The pixels of figures, and the positions of their images and texts."""
 
 from __future__ import annotations
 
 import io
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from attnviz.figures.parts.page import RasterImage, Words
-from attnviz.figures.parts.style import RC
+from attnviz.domain.figure_settings import figure_settings
+from attnviz.figures.parts.page import PageText, RasterImage
 
 
 def png(figure, **options) -> bytes:
@@ -26,12 +25,12 @@ def pixels_of(figure) -> np.ndarray:
 
 
 def rasters_of(figure) -> list[RasterImage]:
-    """The pictures, maps and colour bars, in drawing order."""
+    """The images, maps and colour bars, in drawing order."""
     return [artist for artist in figure.artists if isinstance(artist, RasterImage)]
 
 
 def maps_of(figure) -> list[RasterImage]:
-    """Only what is drawn in crisp cells."""
+    """Only those drawn in crisp cells."""
     return [raster for raster in rasters_of(figure) if raster.cells is not None]
 
 
@@ -44,7 +43,7 @@ def part_of(figure, raster) -> np.ndarray:
 
 def texts_of(figure) -> list:
     """All texts, as matplotlib's."""
-    (words,) = [artist for artist in figure.artists if isinstance(artist, Words)]
+    (words,) = [artist for artist in figure.artists if isinstance(artist, PageText)]
     return words.texts()
 
 
@@ -54,9 +53,9 @@ def words_of(figure) -> list[str]:
 
 
 def word_boxes(figure) -> list[tuple[str, tuple[float, float, float, float]]]:
-    """All texts with their ink's extent in pixels (left, bottom, right, top)."""
+    """All texts with their extent in pixels (left, bottom, right, top)."""
     renderer = FigureCanvasAgg(figure).get_renderer()
-    with mpl.rc_context(RC):
+    with figure_settings():
         return [
             (text.get_text(), text.get_window_extent(renderer).extents) for text in texts_of(figure)
         ]

@@ -1,4 +1,4 @@
-"""Made-up maps over real photographs, for looking at figures and for their baselines."""
+"""Synthetic maps over real photographs, for figures and their baselines."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from attnviz.domain import (
     ComparedRow,
     EvolutionMaps,
     FeaturesMaps,
+    FigureImage,
     FitGeometry,
     HeadsMaps,
     LayersMaps,
@@ -22,7 +23,6 @@ from attnviz.domain import (
     ModelInfo,
     Part,
     PatchMaps,
-    Picture,
     Positions,
     QkvMaps,
     RelevanceMaps,
@@ -66,7 +66,7 @@ def photograph(name="cat.jpg", crop=None) -> np.ndarray:
     return np.ascontiguousarray(pixels)
 
 
-def picture_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> Picture:
+def image_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> FigureImage:
     height, width = pixels.shape[:2]
     geometry = FitGeometry(
         Size(height, width),
@@ -74,7 +74,7 @@ def picture_of(pixels, grid, patch=8, name="cat.jpg", region=None) -> Picture:
         patch,
         region or Box(0.0, 0.0, float(height), float(width)),
     )
-    return Picture(pixels, geometry, name)
+    return FigureImage(pixels, geometry, name)
 
 
 def rows(count, grid, prefix=1, seed=0, sharp=1.0):
@@ -149,14 +149,15 @@ def patch_maps(grid, cells, heads=6, prefix=1, seed=0) -> PatchMaps:
     )
 
 
-def score_maps(grid, ratio=0.5, seed=0) -> ScoreMaps:
+def score_maps(grid, ratio=0.5, seed=0, prefix=1) -> ScoreMaps:
     maps, _, _ = rows(2, grid, 1, seed)
     first, second = maps[0] * 0.12, maps[1] * 0.3
     score = first + second
+    rest = np.linspace(0.02, 0.01, prefix, dtype=np.float32)
     count = round(ratio * score.size)
     kept = np.zeros(score.size, bool)
     kept[np.argsort(-score.ravel(), kind="stable")[:count]] = True
-    return ScoreMaps(score, first, second, kept.reshape(grid), ratio, 11, tuple(range(6)))
+    return ScoreMaps(score, first, second, kept.reshape(grid), ratio, 11, tuple(range(6)), rest)
 
 
 def relevance_maps(grid, prefix=1, seed=0, **target) -> RelevanceMaps:
@@ -196,8 +197,8 @@ def features_maps(grid, cells, prefix=1, seed=0, *, foreground=False, threshold=
     )
 
 
-def compared_row(title, picture, model, seed=0) -> ComparedRow:
-    grid = picture.geometry.grid
+def compared_row(title, image, model, seed=0) -> ComparedRow:
+    grid = image.geometry.grid
     maps, _, _ = rows(model.heads + 1, grid, 1, seed)
     features = features_maps(grid, [(1, 2)], seed=seed, foreground=True)
     whole = features_maps(grid, [(1, 2)], seed=seed)
@@ -208,7 +209,7 @@ def compared_row(title, picture, model, seed=0) -> ComparedRow:
         title,
         f"{model.name} (random)" if model.random_weights else model.name,
         model,
-        picture,
+        image,
         {
             "mean": ComparedMap(MapKind.MEAN, maps[:-1].mean(axis=0, keepdims=True), layer=last),
             "heads": ComparedMap(MapKind.HEADS, maps[:-1], layer=last),
@@ -268,7 +269,7 @@ def matrix_maps(grid, heads=6, prefix=1, seed=0, drawn=None, run=1) -> MatrixMap
 
 
 def qkv_maps(grid, heads=6, prefix=1, width=64, parts=tuple(Part), seed=0) -> QkvMaps:
-    """Smooth components over the picture, and vectors with a few strong columns."""
+    """Smooth components over the image, and vectors with a few strong columns."""
     rng = np.random.default_rng(seed)
     high, wide = grid
     both, tokens = (len(parts), heads), prefix + high * wide

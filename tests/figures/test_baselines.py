@@ -1,8 +1,10 @@
-"""Every kind of figure against the picture of it that was looked at and kept."""
+"""Every kind of figure against the image of it that was looked at and kept."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,28 +18,51 @@ TOLERANCE = 4.0
 """Root mean square difference, 0..255: room for another FreeType, not for a moved panel."""
 
 
+class Page(NamedTuple):
+    """What these tests ask of one page of a figure."""
+
+    pixels: np.ndarray
+    width: float
+    height: float
+    boxes: list
+    smallest_text: float
+
+
+@functools.cache
+def pages_of(name):
+    """The pages of a case, drawn once for all tests; the figures are not kept."""
+    return [
+        Page(
+            pixels_of(figure),
+            figure.bbox.width,
+            figure.bbox.height,
+            word_boxes(figure),
+            min(text.get_fontsize() for text in texts_of(figure)),
+        )
+        for figure in CASES[name]()
+    ]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_figure_is_as_its_baseline(name):
-    figures = CASES[name]()
-    assert len(list(FOLDER.glob(f"{name}.[0-9].png"))) == len(figures)
-    for number, figure in enumerate(figures, 1):
+    pages = pages_of(name)
+    assert len(list(FOLDER.glob(f"{name}.[0-9].png"))) == len(pages)
+    for number, page in enumerate(pages, 1):
         kept = np.asarray(Image.open(FOLDER / f"{name}.{number}.png").convert("RGB"), float)
-        drawn = pixels_of(figure).astype(float)
+        drawn = page.pixels.astype(float)
         assert drawn.shape == kept.shape
         assert np.sqrt(((drawn - kept) ** 2).mean()) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_texts_neither_overlap_nor_leave_the_page(name):
-    for figure in CASES[name]():
-        width, height = figure.bbox.width, figure.bbox.height
-        boxes = word_boxes(figure)
-        for index, (words, (left, bottom, right, top)) in enumerate(boxes):
+    for page in pages_of(name):
+        for index, (words, (left, bottom, right, top)) in enumerate(page.boxes):
             assert left >= -1, words
             assert bottom >= -1, words
-            assert right <= width + 1, words
-            assert top <= height + 1, words
-            for others, (l2, b2, r2, t2) in boxes[:index]:
+            assert right <= page.width + 1, words
+            assert top <= page.height + 1, words
+            for others, (l2, b2, r2, t2) in page.boxes[:index]:
                 across = min(right, r2) - max(left, l2)
                 along = min(top, t2) - max(bottom, b2)
                 # Line boxes include ascent and descent, so neighbours may touch by a little.
@@ -45,6 +70,6 @@ def test_texts_neither_overlap_nor_leave_the_page(name):
 
 
 def test_all_text_is_at_least_seven_points():
-    for make in CASES.values():
-        for figure in make():
-            assert min(text.get_fontsize() for text in texts_of(figure)) >= 7.0
+    for name in CASES:
+        for page in pages_of(name):
+            assert page.smallest_text >= 7.0

@@ -19,7 +19,7 @@ IMAGE = PATCH * GRID
 
 
 def original(layout="dino", *, registers=0, seed=0, depth=DEPTH, width=WIDTH, patch=PATCH):
-    """A small state dict in the original layout of DINO or DINOv2. ``seed`` makes another net."""
+    """A small state dict in the original layout of DINO or DINOv2; ``seed`` gives other weights."""
     shapes = formula_weights.shapes_of(layout, width, depth, HEADS, patch, GRID, registers)
     tensors = {name: formula_weights.tensor(name, shape) for name, shape in shapes.items()}
     if seed:
@@ -97,26 +97,26 @@ def save(path, content):
 
 def timm_model(checkpoint, timm_name, heads=HEADS, **more):
     """The timm model with the checkpoint's sizes, not loaded yet."""
-    facts = checkpoint.facts
+    inferred = checkpoint.inferred
     arguments = {
-        "patch_size": facts.patch,
-        "embed_dim": facts.width,
-        "depth": facts.depth,
+        "patch_size": inferred.patch,
+        "embed_dim": inferred.width,
+        "depth": inferred.depth,
         "num_heads": heads,
-        "mlp_ratio": facts.mlp_hidden / facts.width,
+        "mlp_ratio": inferred.mlp_hidden / inferred.width,
         "num_classes": 0,
     }
-    if facts.grid is not None:
-        arguments["img_size"] = tuple(side * facts.patch for side in facts.grid)
-    if facts.eps is not None:
+    if inferred.grid is not None:
+        arguments["img_size"] = tuple(side * inferred.patch for side in inferred.grid)
+    if inferred.eps is not None:
         arguments["norm_layer"] = lambda width, **kwargs: nn.LayerNorm(
-            width, eps=facts.eps, **kwargs
+            width, eps=inferred.eps, **kwargs
         )
     return timm.create_model(timm_name, **(arguments | more)).eval()
 
 
 def pixels(height, width, seed=0):
-    """A batch of one normalised picture, (1, 3, height, width)."""
+    """A batch of one normalised image, (1, 3, height, width)."""
     rng = np.random.default_rng(seed)
     return torch.from_numpy(rng.standard_normal((1, 3, height, width)).astype(np.float32))
 
@@ -161,7 +161,7 @@ def _attention(attn, tokens, rope):
 
 
 def undrawn(make, config):
-    """A model of transformers whose initial weights are not drawn: ``randomise`` draws them."""
+    """A transformers model without the cost of its initial weights; ``randomise`` sets them."""
     from transformers import PreTrainedModel
 
     with patch.object(PreTrainedModel, "init_weights"):
@@ -174,8 +174,12 @@ def randomise(model, seed=0):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=rng)
-            if "lambda1" in name:
+            if "lambda" in name:
                 value = 0.5 + 0.1 * noise
+            elif "bias_table" in name:
+                value = 1.5 * noise
+            elif parameter.ndim < 2 and not name.endswith(("weight", "bias")):
+                value = 0.5 * noise
             elif "norm" in name and name.endswith("weight"):
                 value = 1 + 0.1 * noise
             elif name.endswith("bias"):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnviz.cli.app import main
+from attnviz.output.read_record import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,8 @@ def arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def meta(path: Path) -> dict[str, Any]:
     """The record of a data file."""
-    with np.load(path, allow_pickle=False) as stored:
-        record: dict[str, Any] = json.loads(str(stored["meta"].item()))
+    record = read_record(path)
+    assert record is not None
     return record
 
 

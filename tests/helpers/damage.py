@@ -1,4 +1,4 @@
-"""Damaged copies of files, as discs, networks and other programs make them."""
+"""Damaged copies of files, as disks, networks and other programs produce them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def damage(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
-    """One damaged copy: cut, bits turned, a stretch replaced, doubled or lost, a foreign head."""
+    """One damaged copy: cut, bits flipped, bytes replaced, doubled or lost, or another header."""
     body = bytearray(data)
-    place = chance.randrange(len(body))
+    start = chance.randrange(len(body))
     # Headers are where a byte matters most.
     early = chance.randrange(min(len(body), 64))
     kind = chance.randrange(8)
     if kind == 0:
-        return bytes(body[:place])
+        return bytes(body[:start])
     if kind == 1:
         for _ in range(chance.randint(1, 8)):
             body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
@@ -27,12 +27,12 @@ def damage(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
             [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff"]
         )
     elif kind == 4:
-        body[place : place + chance.randint(1, 40)] = chance.randbytes(chance.randint(0, 40))
+        body[start : start + chance.randint(1, 40)] = chance.randbytes(chance.randint(0, 40))
     elif kind == 5:
-        body[place:place] = body[:place]
+        body[start:start] = body[:start]
     elif kind == 6:
         head = chance.choice(others)
         body[:early] = head[:early]
     else:
-        del body[place : place + chance.randint(1, 20)]
+        del body[start : start + chance.randint(1, 20)]
     return bytes(body)

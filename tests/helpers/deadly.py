@@ -1,4 +1,7 @@
-"""Pictures that kill a process: one that reads or draws them, or one that holds a model."""
+"""Images that kill a process that reads or draws them or holds a model, and one never written.
+
+Processes import what they are sent by its name: this file imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 
+from attnviz.output.atomic import complete_file
 from attnviz.output.plan import OutputPlan
 
 
 def die() -> None:
-    """What the kernel does to a process when memory runs out."""
+    """Die as a process does when the kernel runs out of memory."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -29,15 +33,15 @@ PATIENCE_SECONDS = 60.0
 
 
 class ModelKillingPath(PosixPath):
-    """A path whose file, the first time that it is opened, kills every process of a model.
+    """A path whose file, the first time that it is opened, kills every process that holds a model.
 
-    By then other pictures have been drawn (in the folder ``there`` beside the pictures' own), and
+    By then other images have been drawn (into the folder ``there`` beside the images' own), and
     this one has not reached a model, so the run cannot go on without a new one.
     """
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        place = Path(os.fspath(self)).parent.parent  # of a class whose files are harmless
-        killed, drawn = place / "killed", place / "there"
+        folder = Path(os.fspath(self)).parent.parent  # of a class whose files are harmless
+        killed, drawn = folder / "killed", folder / "there"
         if not killed.exists():
             end = time.monotonic() + PATIENCE_SECONDS
             while time.monotonic() < end and not (any(drawn.glob("*.png")) and model_processes()):
@@ -51,14 +55,14 @@ class ModelKillingPath(PosixPath):
 
 def model_processes() -> list[int]:
     """The processes of this machine in which Ray has a model loaded."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and (entry / "cmdline").read_bytes().startswith(MODEL_PROCESS):
-                found.append(int(entry.name))
+                processes.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return processes
 
 
 @dataclass(frozen=True)
@@ -68,3 +72,11 @@ class DeadlyPlan(OutputPlan):
     def page(self, suffix: str, number: int) -> PosixPath:
         die()
         return PosixPath()
+
+
+def write_forever(folder: Path) -> None:
+    """Begin a file and never finish it."""
+    with complete_file(folder / "never.png") as stream:
+        stream.write(b"half")
+        stream.flush()
+        time.sleep(60)

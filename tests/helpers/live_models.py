@@ -1,7 +1,7 @@
-"""Small models as they are while they train: timm's, in the code of DINO and DINOv2, transformers'.
+"""Small models as they are during training: timm's, the original DINO and DINOv2, transformers'.
 
-Each takes pictures (B, 3, 32, 32) with patches of 8, drops values in training, and gives a vector a
-picture. ``attention_rows`` is an independent account of the CLS row of the last layer.
+Each takes images (B, 3, 32, 32) with patches of 8, has dropout, and returns one vector per image.
+``attention_rows`` computes the CLS row of the last layer independently.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class OriginalVit(nn.Module):
 
 
 def timm_vit(**more):
-    """One that timm builds by hand, without a name, a configuration or room for other sizes."""
+    """Built by hand with timm's class: no name, no config, and one input size."""
     model = timm.models.VisionTransformer(
         **{
             "img_size": SIDE, "patch_size": PATCH, "embed_dim": WIDTH, "depth": DEPTH,
@@ -143,7 +143,7 @@ def timm_vit(**more):
 
 
 class Pooled(nn.Module):
-    """A transformers model behind a wrapper, as people train it: (B, width) comes out."""
+    """A transformers model in a wrapper, as people train it; returns (B, width)."""
 
     def __init__(self, kind):
         super().__init__()
@@ -176,20 +176,21 @@ KINDS = {
 
 
 def make(kind, seed=0):
-    """A model of a kind, in training mode, the same for every call."""
+    """A model of a kind in training mode, with the same weights on every call."""
     torch.manual_seed(seed)
     return KINDS[kind]().train()
 
 
 @torch.no_grad()
 def attention_rows(model, batch):
-    """The CLS rows of the last layer, (B, H, N), by the model's own code in evaluation mode."""
+    """The CLS rows of the last layer, (B, H, N), by the model's own code in eval mode."""
     if isinstance(model, OriginalVit):
         return model.get_last_selfattention(batch)[:, :, 0]
     if isinstance(model, Pooled):
-        # ViT only takes another size when it is told to, Dinov2 always does.
-        told = {"interpolate_pos_encoding": True} if hasattr(model.vit, "pooler") else {}
-        return model.vit(pixel_values=batch, output_attentions=True, **told).attentions[-1][:, :, 0]
+        # ViT takes other sizes only on request, Dinov2 always does.
+        sizes = {"interpolate_pos_encoding": True} if hasattr(model.vit, "pooler") else {}
+        output = model.vit(pixel_values=batch, output_attentions=True, **sizes)
+        return output.attentions[-1][:, :, 0]
     if batch.shape[-1] != SIDE:
         model.set_input_size(img_size=batch.shape[-1])
     x = model.norm_pre(model.patch_drop(model._pos_embed(model.patch_embed(batch))))

@@ -1,4 +1,4 @@
-"""Small picture files for whole runs, no two alike."""
+"""Small image files for whole runs, no two alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def save_scene(path: Path, height: int, width: int, seed: int = 0) -> Path:
-    """A picture without any symmetry, with noise of its own; folders are made."""
+    """Save an image without any symmetry, with noise of its own; creates the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng([seed, *path.name.encode()]).integers(0, 60, (height, width, 3))
     pixels = np.clip(scene(height, width).astype(int) * 3 // 4 + noise, 0, 255)

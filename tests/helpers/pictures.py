@@ -1,4 +1,4 @@
-"""Pictures for tests: made from numbers, saved in every way that a folder may hold them."""
+"""Images for tests: computed, and saved in every form that a folder may hold them in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageCms
 
 from attnviz.domain import ImageFile, ModelInfo, Positions, RgbImage, Size
 
@@ -23,7 +23,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 def scene(height: int, width: int) -> NDArray[np.uint8]:
-    """A picture without any symmetry: red grows downwards, green to the right, blue in a corner."""
+    """An image without any symmetry: red grows downwards, green to the right, blue in a corner."""
     rows = np.linspace(0, 255, height)[:, None] * np.ones((1, width))
     columns = np.ones((height, 1)) * np.linspace(0, 255, width)[None]
     corner = np.zeros((height, width))
@@ -72,9 +72,9 @@ def exif_with_orientation(orientation: int) -> Image.Exif:
 
 
 def stored_for(orientation: int, upright: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The array that a camera stores so that the orientation turns it into ``upright``.
+    """The array that a camera stores for the orientation to turn it into ``upright``.
 
-    From the EXIF table: where row 0 and column 0 of the stored picture lie on the upright one
+    From the EXIF table: where row 0 and column 0 of the stored image are on the upright one
     (1 top left, 2 top right, 3 bottom right, 4 bottom left, 5 left top, 6 right top, 7 right
     bottom, 8 left bottom).
     """
@@ -95,7 +95,7 @@ def stored_for(orientation: int, upright: NDArray[np.uint8]) -> NDArray[np.uint8
 
 def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
     stream = io.BytesIO()
-    # Copies: saving leaves the encoder's settings behind on the images.
+    # Copies, because saving leaves the encoder's settings on the images.
     if "append_images" in options:
         options["append_images"] = [more.copy() for more in options["append_images"]]
     image.copy().save(stream, form, **options)
@@ -103,7 +103,7 @@ def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
 
 
 def png_header_only(height: int, width: int) -> bytes:
-    """A PNG of a few bytes that declares any size."""
+    """A PNG of a few bytes that declares this size."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0" * 100)), (b"IEND", b"")]
     body = b"".join(
@@ -116,10 +116,10 @@ def png_header_only(height: int, width: int) -> bytes:
 def icc_profile(space: bytes, kind: bytes, tags: dict[bytes, bytes], pcs: bytes) -> bytes:
     """A colour profile (ICC.1:2001) from its tags."""
     tags = {b"desc": _description(b"made by hand"), **tags}
-    place = 128 + 4 + 12 * len(tags)
+    offset = 128 + 4 + 12 * len(tags)
     table, body = struct.pack(">I", len(tags)), b""
     for name, data in tags.items():
-        table += name + struct.pack(">II", place + len(body), len(data))
+        table += name + struct.pack(">II", offset + len(body), len(data))
         body += data + b"\0" * (-len(data) % 4)
     illuminant = struct.pack(">iii", 63190, 65536, 54061)
     size = 128 + len(table) + len(body)
@@ -133,14 +133,14 @@ def _description(text: bytes) -> bytes:
 
 
 def linear_grey_profile() -> bytes:
-    """Grey whose values are proportional to light: 0.5 is sRGB 188."""
+    """Grey with values proportional to light: 0.5 is sRGB 188."""
     white = b"XYZ \0\0\0\0" + struct.pack(">iii", 63190, 65536, 54061)
     gamma_one = b"curv\0\0\0\0" + struct.pack(">IH", 1, 256)
     return icc_profile(b"GRAY", b"mntr", {b"wtpt": white, b"kTRC": gamma_one}, b"XYZ ")
 
 
 def grey_ink_profile() -> bytes:
-    """CMYK inks without any colour: black is black, cyan is L* = 50, the others do not print."""
+    """CMYK inks without colour: black is black, cyan is L* = 50, the others do not print."""
     white = b"XYZ \0\0\0\0" + struct.pack(">iii", 63190, 65536, 54061)
     ramp = bytes(range(256))
     identity = struct.pack(">9i", 65536, 0, 0, 0, 65536, 0, 0, 0, 65536)
@@ -149,3 +149,29 @@ def grey_ink_profile() -> bytes:
     corners = b"".join(bytes([value, 128, 128]) for value in lightness)
     table = b"mft1\0\0\0\0" + bytes([4, 3, 2, 0]) + identity + ramp * 4 + corners + ramp * 3
     return icc_profile(b"CMYK", b"prtr", {b"wtpt": white, b"A2B0": table}, b"Lab ")
+
+
+def srgb_profile() -> bytes:
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+def swapped_profile() -> bytes:
+    """sRGB with the colours of its red and green primaries exchanged, and no longer named sRGB."""
+    profile = srgb_profile()
+    swapped = profile.replace(b"rXYZ", b"????").replace(b"gXYZ", b"rXYZ").replace(b"????", b"gXYZ")
+    return swapped.replace("sRGB".encode("utf-16-be"), "xRGB".encode("utf-16-be"))
+
+
+def png_of_sixteen_bits(values: np.ndarray) -> bytes:
+    """Rows without a filter."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + checksum
+
+    height, width, channels = values.shape
+    colour = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*each) for each in chunks)

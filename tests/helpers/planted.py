@@ -1,4 +1,4 @@
-"""Attention calls and models whose matrices are known by hand."""
+"""Attention calls with chosen matrices, and small models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def tiny_vit(*, registers=0, depth=3, heads=2, cls=True, patch=8, size=32, seed=
 
 
 def backbone_of(module, *, registers=0, cls=True, name="tiny"):
-    """A Backbone around a timm module, its facts stated by hand."""
+    """A Backbone around a timm module, with hand-written model info."""
     patch = module.patch_embed.patch_size[0]
     info = ModelInfo(
         name=name,
@@ -81,10 +81,10 @@ def backbone_of(module, *, registers=0, cls=True, name="tiny"):
 
 def dense_attention(backbone, batch):
     """Every matrix (L, B, H, N, N), by timm's own unfused code: an independent implementation."""
-    found = []
+    matrices = []
     modules = [block.attn for block in backbone.module.blocks]
     handles = [
-        module.attn_drop.register_forward_hook(lambda _m, _i, out: found.append(out))
+        module.attn_drop.register_forward_hook(lambda _m, _i, out: matrices.append(out))
         for module in modules
     ]
     before = [module.fused_attn for module in modules]
@@ -98,7 +98,7 @@ def dense_attention(backbone, batch):
             handle.remove()
         for module, fused in zip(modules, before, strict=True):
             module.fused_attn = fused
-    return torch.stack(found)
+    return torch.stack(matrices)
 
 
 def plain_qkv(backbone, batch, layer):
@@ -106,13 +106,13 @@ def plain_qkv(backbone, batch, layer):
 
     Before any q/k norm or rotary embedding.
     """
-    found = []
+    outputs = []
     attention = backbone.module.blocks[layer].attn
-    handle = attention.qkv.register_forward_hook(lambda _m, _i, out: found.append(out))
+    handle = attention.qkv.register_forward_hook(lambda _m, _i, out: outputs.append(out))
     with torch.no_grad():
         backbone.module.forward_features(batch)
     handle.remove()
-    images, tokens, width = found[0].shape
+    images, tokens, width = outputs[0].shape
     heads = attention.num_heads
-    parts = found[0].double().numpy().reshape(images, tokens, 3, heads, width // 3 // heads)
+    parts = outputs[0].double().numpy().reshape(images, tokens, 3, heads, width // 3 // heads)
     return parts.transpose(2, 0, 3, 1, 4)

@@ -1,4 +1,4 @@
-"""A provenance for tests, with everything in its text that a file format could stumble over."""
+"""A provenance whose texts hold everything that a file format has to escape."""
 
 from __future__ import annotations
 

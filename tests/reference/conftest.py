@@ -1,4 +1,4 @@
-"""What the original code computed, and what the command line saves for the same weights."""
+"""The arrays of the original code, and those that the command line saves for the same weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = Path(__file__).parent / "data"
 
 
 class Original:
-    """One file of the original code's arrays, the picture it was fed, and the model's name."""
+    """One file of the original code's arrays, with its input image and the model's name."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
@@ -30,7 +30,7 @@ class Original:
 
     @property
     def prefix(self):
-        """Tokens before the patches."""
+        """The number of tokens before the patches."""
         return self["cls_rows"].shape[-1] - self["to_cls_last"].shape[-1]
 
 
@@ -50,21 +50,21 @@ def checkpoint_of(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def saved(checkpoint_of, tmp_path_factory):
-    """The arrays that a command saves for the picture of an original; each is run once."""
+    """The arrays that a command saves for the image of an original; each command runs once."""
     folder = tmp_path_factory.mktemp("saved")
-    known = {}
+    runs = {}
 
     def arrays_of(original: Original, command: str, *options: str):
         key = (original.name, command, options)
-        if key not in known:
-            out = folder / str(len(known))
+        if key not in runs:
+            out = folder / str(len(runs))
             code = attnviz(
                 command, original.picture, "--checkpoint", checkpoint_of(original.model),
                 "--save-data", "--size", "original", "--dpi", "40", "--quiet", "--out", out,
                 *options,
             )  # fmt: skip
             assert code == 0
-            known[key] = arrays(out / f"{original.picture.stem}.{command}.npz")
-        return known[key]
+            runs[key] = arrays(out / f"{original.picture.stem}.{command}.npz")
+        return runs[key]
 
     return arrays_of

@@ -176,10 +176,13 @@ def test_a_foreign_prefix_and_a_missing_block_load_nothing(tmp_path, refused):
     assert "first missing: blocks.2.norm1.weight" in said
 
 
-def test_a_resnet_file_is_no_vision_transformer(tmp_path, refused):
+def test_a_resnet_file_is_in_no_known_layout(tmp_path, refused):
     resnet = timm.create_model("test_resnet").state_dict()
     said = refused("--checkpoint", stored(tmp_path / "resnet.pth", resnet))
-    assert f"is no Vision Transformer: 0 of its {len(resnet)} tensors matched" in said
+    assert (
+        f"is in no known layout of a Vision Transformer: 0 of its {len(resnet)} tensors matched"
+        in said
+    )
     assert "known are the layouts of" in said
 
 
@@ -351,7 +354,7 @@ def test_the_list_of_models_shows_which_weights_are_here(hub_cache, capsys):
         ((*OWN, "--model-arg", "width=96"), 1, "width 64 in the weights, 96 in"),
         ((*OWN, "--model-arg", "patch=16"), 1, "patch size 8 in the weights, 16 in"),
         ((*OWN, "--model-arg", "registers=4"), 1, "register tokens 0 in the weights, 4 in"),
-        ((*OWN, "--model-arg", "size=224"), 2, "has positions for 32x32 pixels"),
+        ((*OWN, "--model-arg", "size=224"), 2, "do not fit the 28x28 grid of --model-arg"),
     ],
 )
 def test_sizes_of_ones_own_that_do_not_fit_are_explained(options, code, message, tmp_path, refused):

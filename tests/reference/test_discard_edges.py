@@ -23,7 +23,9 @@ NAMES = (
     "dino_vits8_184x320",
     "dino_vits8_224x224",
     "dinov2_vits14_224x224",
-    "dinov2_vits14_518x518",
+    pytest.param(
+        "dinov2_vits14_518x518", marks=pytest.mark.slow(reason="float64 matrices of 1370 tokens")
+    ),
     "dinov2_vits14_reg_224x224",
     "dinov2_vits14_reg_280x392",
 )

@@ -20,7 +20,14 @@ RELATIVE = 1e-3
 ORIGINALS = [Original(path) for path in sorted(DATA.glob("*.npz"))]
 
 
-@pytest.fixture(params=ORIGINALS, ids=lambda original: original.name)
+BIG = pytest.mark.slow(reason="attention of 1370 tokens, or of 3601")
+
+
+def marks(one):
+    return [BIG] if one.name.endswith(("480x480", "518x518")) else []
+
+
+@pytest.fixture(params=[pytest.param(one, marks=marks(one), id=one.name) for one in ORIGINALS])
 def original(request):
     return request.param
 

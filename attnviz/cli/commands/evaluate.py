@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnviz.cli.input_options import ConfigOption, InputOptions, QuietOption
-from attnviz.cli.options import LayerOption, QueryOption
-from attnviz.cli.parse import in_range, parse_index
+from attnviz.cli.panels import IMAGES, MODEL, QUIET, Given, Panel, PrintRequest
 from attnviz.cli.report import Report, print_table
-from attnviz.cli.run import input_request, model_request
-from attnviz.domain import DEFAULT_MASS, Query
+from attnviz.cli.run import model_request
+from attnviz.domain.evaluation import EvaluationRequest
+from attnviz.domain.forms import choice
+from attnviz.domain.options import option
+from attnviz.domain.requests import InputRequest
 
 if TYPE_CHECKING:
     from attnviz.domain.events import Done, Started
-    from attnviz.runs.jaccard import PictureScores, Summary
+    from attnviz.runs.jaccard import ImageScores, Summary
 
 
 class TableFormat(StrEnum):
@@ -32,65 +33,65 @@ class TableFormat(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvalOptions(InputOptions):
-    """Options of ``eval``."""
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How the scores are printed."""
 
-    images: Annotated[
-        str,
-        typer.Argument(
-            metavar="IMAGES", help="Pictures: a file, folder or glob.", show_default=False
-        ),
-    ]
-    masks: Annotated[
-        str,
-        typer.Argument(
-            metavar="MASKS",
-            help="PNG masks of the same stems, sub-folder by sub-folder.",
-            show_default=False,
-        ),
-    ]
-    layer: LayerOption = "-1"
-    threshold: Annotated[
-        float,
-        typer.Option(metavar="0..1", help="Share of the attention that a mask holds."),
-    ] = DEFAULT_MASS
-    query: QueryOption = Query.CLS
-    format: Annotated[TableFormat, typer.Option(help="How the scores are printed.")] = (
-        TableFormat.TABLE
+    format: TableFormat = option(
+        TableFormat.TABLE, choice(TableFormat), "How the scores are printed."
     )
-    quiet: QuietOption = False
-    config: ConfigOption = None
 
 
-def evaluate(options: EvalOptions) -> int:
+IMAGES_ARGUMENT = Annotated[
+    str,
+    typer.Argument(metavar="IMAGES", help="Images: a file, folder or glob.", show_default=False),
+]
+MASKS = Annotated[
+    str,
+    typer.Argument(
+        metavar="MASKS",
+        help="PNG masks of the same stems, sub-folder by sub-folder.",
+        show_default=False,
+    ),
+]
+
+
+def evaluate(given: Given, images: IMAGES_ARGUMENT, masks: MASKS) -> int:
     """How well attention draws objects: Jaccard indices of mass masks (the DINO paper's figure 4).
 
-    For every picture with a mask: the attention of each head, their mean, and the rollout, each cut
+    For every image with a mask: the attention of each head, their mean, and the rollout, each cut
     to the fewest cells that hold the threshold, enlarged to pixels and compared with the mask.
-    Averages over pictures go to standard output. In a mask an object is what is not 0; with an
+    Averages over images go to standard output. In a mask an object is what is not 0; with an
     alpha channel, what is not transparent; with a palette, an index other than 0 and 255.
 
     Example: attnviz eval photos/ masks/ --model dino_vits8 --format csv
     """
-    from attnviz.runs.evaluate import EvaluationRequest
     from attnviz.runs.evaluate import evaluate as events
     from attnviz.runs.jaccard import summarise
 
-    request = EvaluationRequest(
-        model=model_request(options),
-        inputs=input_request([options.images], options),
-        masks=options.masks,
-        layer=parse_index("--layer", options.layer),
-        threshold=in_range("--threshold", options.threshold, above=0, most=1),
-        query=options.query,
+    request: EvaluationRequest = given.make(
+        EvaluationRequest,
+        model=model_request(given),
+        inputs=given.make(InputRequest, inputs=(images,)),
+        masks=masks,
     )
-    report = _EvalReport(quiet=options.quiet)
+    printing: PrintRequest = given.make(PrintRequest)
+    report = _EvalReport(quiet=printing.quiet)
     code = report.consume(events(request))
     if report.scores:
         facts = {"model": report.model, "layer": request.layer, "query": request.query.value}
+        options: ScoreOptions = given.make(ScoreOptions)
         _print(summarise(report.scores), facts | {"threshold": request.threshold}, options.format)
     return code
+
+
+PANELS = (
+    Panel(None, EvaluationRequest),
+    Panel(None, ScoreOptions),
+    MODEL,
+    IMAGES,
+    QUIET,
+)
 
 
 class _EvalReport(Report):
@@ -98,7 +99,7 @@ class _EvalReport(Report):
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
-        self.scores: list[PictureScores] = []
+        self.scores: list[ImageScores] = []
         self.model = ""
 
     def _start(self, event: Started) -> None:
@@ -106,7 +107,7 @@ class _EvalReport(Report):
         self.model = event.model.name
 
     def _finish_one(self, event: Done) -> None:
-        self._done += 1
+        super()._finish_one(event)
         self.scores.append(event.scores)  # type: ignore[attr-defined]  # a Scored
 
 
@@ -127,4 +128,4 @@ def _print(summary: Summary, facts: dict[str, Any], form: TableFormat) -> None:
         writer.writerows([("map", "value"), *rows, (peak, summary.peak_on_object)])
         return
     print_table([{"map": name, "Jaccard": value} for name, value in rows], sys.stdout)
-    typer.echo(f"{peak}: {100 * summary.peak_on_object:.1f} % of {summary.pictures} pictures")
+    typer.echo(f"{peak}: {100 * summary.peak_on_object:.1f} % of {summary.pictures} images")

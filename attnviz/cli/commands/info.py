@@ -11,8 +11,9 @@ import typer
 from attnviz.cli.reproduce import redraw_command, rows_of
 from attnviz.domain import sha256_of
 from attnviz.errors import ImageError, UsageError
-from attnviz.images.names import shown
+from attnviz.images.names import printable
 from attnviz.output.read_record import read_record
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ def info(
         Path,
         typer.Argument(
             metavar="FIGURE",
+            parser=path_of,
             help="A figure (PNG, PDF, SVG) or data file (NPZ) that attnviz wrote.",
             show_default=False,
         ),
@@ -31,17 +33,24 @@ def info(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON record, the command under 'redraw'.")
     ] = False,
+    every_option: Annotated[
+        bool,
+        typer.Option("--all", help="The command with every option, those at their default too."),
+    ] = False,
 ) -> int:
     """How a figure was made, read from the file itself, and the command that draws it again.
 
     The command gives the same bytes with the same versions, started in the folder in which the
-    figure was first drawn: paths are as they were given there.
+    figure was first drawn: paths are as they were given there. Options at their default are left
+    out of it; --all spells them too, for versions whose defaults differ.
 
     Example: attnviz info attnviz-out/photo.heads.png
     """
     record = _record_of(figure)
-    # A figure about a whole folder does not hold the names of all its pictures.
-    command = None if "pictures" in record else redraw_command(record, figure)
+    # A figure about a whole folder does not hold the names of all its images.
+    command = (
+        None if "pictures" in record else redraw_command(record, figure, every_option=every_option)
+    )
     for note in _notes(record):
         typer.echo(f"note: {note}", err=True)
     if as_json:
@@ -64,17 +73,17 @@ _NEEDED = {
 """What a record must hold, for the command to be told."""
 
 _NEEDED_OF_MANY = {"command": str, "model": str, "pictures": int, "options": dict}
-"""The same of a figure about all pictures of a run."""
+"""The same of a figure about all images of a run."""
 
 
 def _record_of(figure: Path) -> dict[str, Any]:
     if not figure.is_file():
-        raise UsageError(f"{shown(figure)} is no file", "give a figure that attnviz wrote")
+        raise UsageError(f"{printable(figure)} is not a file", "give a figure that attnviz wrote")
     record = read_record(figure)
     needed = _NEEDED_OF_MANY if record is not None and "pictures" in record else _NEEDED
     if record is None or not all(isinstance(record.get(n), kind) for n, kind in needed.items()):
         raise ImageError(
-            f"{shown(figure)} holds no record of how it was made",
+            f"{printable(figure)} holds no record of how it was made",
             "figures and data files of attnviz do, unless another program saved them again",
         )
     return record
@@ -87,14 +96,16 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "weights", record.get("weights", "")
         yield "weights SHA-256", record.get("weights_sha256") or "none"
         yield "pictures", str(record["pictures"])
-    for row in _rows_with_a_picture(record):
+    for row in _rows_with_an_image(record):
         yield "model", row["model"]
         yield "weights", row.get("weights", "")
         yield "weights SHA-256", row.get("weights_sha256") or "none"
         for checkpoint in row.get("checkpoints", ()):
-            yield "checkpoint", f"{checkpoint['sha256'][:16]}  {shown(checkpoint['path'])}"
-        yield "image", shown(row["image"])
+            yield "checkpoint", f"{checkpoint['sha256'][:16]}  {printable(checkpoint['path'])}"
+        yield "image", printable(row["image"])
         yield "image SHA-256", row["image_sha256"]
+        if "mask_sha256" in row:
+            yield "mask SHA-256", row["mask_sha256"]
         yield "image size", _by(row["image_size"])
         if "size" in row and "grid" in row:
             yield "model input", f"{_by(row['size'])}, {_by(row['grid'])} patches"
@@ -117,17 +128,17 @@ def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
     if "step" in record:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
-    pictures = {row["image"]: row["image_sha256"] for row in _rows_with_a_picture(record)}
-    for name, wanted in pictures.items():
-        image = Path(name)
+    images = {row["image"]: row["image_sha256"] for row in _rows_with_an_image(record)}
+    for name, wanted in images.items():
+        image = path_of(name)
         try:
             digest = sha256_of(image.read_bytes())
         except (OSError, ValueError):
-            yield f"{shown(image)} is not here; paths are relative to where the figure was drawn"
+            yield f"{printable(image)} does not exist; paths are relative to where it was drawn"
             continue
         if digest != wanted:
-            yield f"{shown(image)} is another picture than the figure shows"
+            yield f"{printable(image)} is not the image that the figure shows"
 
 
-def _rows_with_a_picture(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _rows_with_an_image(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return () if "pictures" in record else rows_of(record)

@@ -32,7 +32,7 @@ def merge(
 ) -> int:
     """Join the tables of a run's parts, such as those of its shards, or their lists of failures.
 
-    All parts must have the same columns, and no picture may stand in two of them. Rows keep their
+    All parts must have the same columns, and no image may stand in two of them. Rows keep their
     order.
 
     Example: attnviz merge all.parquet part-0.parquet part-1.parquet

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.cli.check_figures import check_set
-from attnviz.cli.parse import did_you_mean, in_range
 from attnviz.cli.report import Report
 from attnviz.domain import DEFAULT_TOLERANCE
+from attnviz.domain.near_names import did_you_mean
+from attnviz.domain.parse import in_range, local_path
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,9 @@ DIFF_FOLDER = "attnviz-diff"
 def render(
     config: Annotated[
         Path,
-        typer.Argument(metavar="CONFIG", help="A figure set (TOML).", show_default=False),
+        typer.Argument(
+            metavar="CONFIG", parser=local_path, help="A figure set (TOML).", show_default=False
+        ),
     ],
     *,
     check: Annotated[
@@ -50,14 +54,15 @@ def render(
         float,
         typer.Option(
             metavar="LEVELS",
-            help="What --check lets pass in a PNG file: root mean square, in levels of 255.",
+            help="What --check lets pass in a figure: root mean square, in levels of 255.",
         ),
     ] = DEFAULT_TOLERANCE,
     diff_out: Annotated[
         Path,
         typer.Option(
             metavar="FOLDER",
-            help="Where --check puts pictures of what differs: expected, drawn, difference.",
+            parser=path_of,
+            help="Where --check puts images of what differs: expected, drawn, difference.",
         ),
     ] = Path(DIFF_FOLDER),
     as_json: Annotated[
@@ -69,7 +74,7 @@ def render(
 ) -> int:
     """Draw a figure set: many figures, described in one TOML file.
 
-    Each model is loaded once. A figure that was made from the same picture, weights and options is
+    Each model is loaded once. A figure that was made from the same image, weights and options is
     left alone, by the record inside it. --check exits with 1 when a figure differs or is missing.
 
     Example: attnviz render configs/gallery.toml --check
@@ -108,11 +113,11 @@ def _answers_to(figure: PlannedFigure) -> set[str]:
 
 
 def _list(figures: Sequence[PlannedFigure], *, as_json: bool) -> None:
-    from attnviz.runs.figure_set import outlook_of
+    from attnviz.runs.figure_set import preview_figure
 
     for figure in figures:
-        for look in outlook_of(figure):
-            status = "current" if look.current else "draw"
-            for path in look.paths:
-                record = {"status": status, "path": str(path), "image": str(look.file.path)}
-                typer.echo(json.dumps(record) if as_json else f"{status:<7}  {path}")
+        for status in preview_figure(figure):
+            word = "current" if status.current else "draw"
+            for path in status.paths:
+                record = {"status": word, "path": str(path), "image": str(status.file.path)}
+                typer.echo(json.dumps(record) if as_json else f"{word:<7}  {path}")

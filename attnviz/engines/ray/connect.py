@@ -1,7 +1,7 @@
-"""A Ray cluster to work on: one that is there already, or one of this machine alone.
+"""Connecting to a Ray cluster, or starting one on this machine.
 
 Ray is kept quiet: nothing on standard output, no dashboard, no usage statistics, no log lines of
-its workers. What matters of it comes back as events and errors of this package.
+its workers. What a user must know arrives as events and errors of this package.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from attnviz.domain.process import available_cores
 from attnviz.domain.requests import ClusterRequest
 from attnviz.errors import UsageError
 
 DEFAULT_CPUS = 4
-"""CPU cores of one model where nobody says: more models of few threads beat few of many."""
+"""CPU cores per model by default: many models with few threads beat few with many."""
 
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
-    # Ray prints what dies in a cluster on standard output, which belongs to the results.
+    # Ray reports dead workers on standard output, which belongs to the results.
     "RAY_DEDUP_LOGS": "1",
     "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
 }
@@ -34,10 +35,10 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Pool:
-    """What a cluster gives the models of a run.
+    """The resources of a cluster for the models of a run.
 
-    ``models``: how many run at a time; ``threads`` each computes with; ``cpus`` and ``gpus`` that
-    each reserves. The CPU cores that are not reserved read and draw.
+    ``models``: how many run at a time. ``threads``: CPU threads per model. ``cpus``, ``gpus``: what
+    each reserves. Images are read and drawn on the CPU cores that are left.
     """
 
     nodes: int
@@ -53,7 +54,7 @@ class Pool:
 
 
 class Starting:
-    """A connection that is being made in the background."""
+    """A connection that is being established in the background."""
 
     def __init__(self, request: ClusterRequest) -> None:
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="ray")
@@ -68,7 +69,7 @@ class Starting:
         return self._connected.result()[0]
 
     def close(self) -> None:
-        """Wait for the connection and end it, unless this process had it before."""
+        """Wait for the connection and close it, unless it existed before."""
         if self._connected.exception() is None:
             ray, own = self._connected.result()
             if own:
@@ -78,7 +79,7 @@ class Starting:
 
 @contextmanager
 def cluster(request: ClusterRequest) -> Iterator[Starting]:
-    """Ray, starting in the background. A connection of this process is used, and left open."""
+    """Ray, starting in the background. An existing connection is used, and left open."""
     starting = Starting(request)
     try:
         yield starting
@@ -87,7 +88,7 @@ def cluster(request: ClusterRequest) -> Iterator[Starting]:
 
 
 def _connect(request: ClusterRequest) -> tuple[Any, bool]:
-    """Ray with a connection, and whether it was made here."""
+    """Ray with a connection, and whether it is a new one."""
     ray = _import()
     if ray.is_initialized():
         if request.address is not None:
@@ -100,13 +101,13 @@ def _connect(request: ClusterRequest) -> tuple[Any, bool]:
         "configure_logging": True,
     }
     if request.address is None:
-        options |= {"include_dashboard": False}
+        options |= {"include_dashboard": False, "num_cpus": available_cores()}
     try:
         with _standard_error_closed(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(**options)
     except Exception as error:
-        # Ray raises its bare kind where a part of a cluster does not start in time.
+        # Ray raises a bare Exception where a part of a cluster does not start in time.
         if request.address is None:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UsageError(
@@ -114,7 +115,7 @@ def _connect(request: ClusterRequest) -> tuple[Any, bool]:
             ) from error
         raise UsageError(
             f"--ray-address: no Ray cluster answers at {request.address}",
-            "give the address that 'ray start --head' printed, as HOST:PORT; if it spoke of token "
+            "give the HOST:PORT that 'ray start --head' printed; if it mentioned token "
             "authentication, set RAY_AUTH_MODE=token as well",
         ) from error
     return ray, True
@@ -122,9 +123,9 @@ def _connect(request: ClusterRequest) -> tuple[Any, bool]:
 
 @contextmanager
 def _standard_error_closed() -> Iterator[None]:
-    """Nothing written to file 2 arrives anywhere: Ray's own core announces there that it is quiet.
+    """Discard what is written to file descriptor 2: Ray's core announces there that it is quiet.
 
-    Python's ``sys.stderr`` cannot stop it, since the core does not write through Python.
+    Replacing ``sys.stderr`` would not help, since the core does not write through Python.
     """
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
@@ -163,10 +164,10 @@ def _import() -> Any:
 
 
 def pool(ray: Any, request: ClusterRequest, device: str) -> Pool:
-    """How many models the cluster can run now, on its GPUs, or on its CPU cores without any.
+    """How many models the cluster can run now: on its GPUs, or on CPU cores if it has none.
 
     Raises:
-        UsageError: A device that the cluster does not have, or no room for even one model.
+        UsageError: The cluster does not have the device, or not enough cores for one model.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = sum(int(node.get("GPU", 0)) for node in nodes)
@@ -188,5 +189,5 @@ def pool(ray: Any, request: ClusterRequest, device: str) -> Pool:
             f"the largest has {max(cores)}",
             f"give at most {max(cores)}",
         )
-    # What a model leaves over reads and draws; half a core where it has only one.
+    # Each model leaves one of its cores for reading and drawing, or half of its only one.
     return Pool(len(nodes), models, threads, cpus=max(0.5, threads - 1), gpus=0)

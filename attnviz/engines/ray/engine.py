@@ -1,10 +1,9 @@
-"""A run on a cluster: Ray Data joins the stages, and events come back as pictures are finished.
+"""A run on a cluster: Ray Data joins the stages, and events arrive as images are finished.
 
-A process that dies is started again by Ray, which also repeats its work, once. A block of pictures
-that is lost all the same (a picture that kills whatever touches it, a machine that left) is taken
-up in a second round, each picture alone and on what the cluster then has, so that one bad picture
-costs only itself. Every picture gets one event; files that were written before are written again
-with the same bytes.
+Ray restarts a process that dies and repeats its work once. A block of images that is lost all the
+same (an image that kills every process that reads it, a machine that left) is repeated in a second
+round, one image at a time and on what the cluster then has, so that one bad image fails alone.
+Every image gets one event; files that were written before are written again with the same bytes.
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ from attnviz.models.backbone import Backbone
 from attnviz.output.plan import OutputPlan
 
 TASK_CPUS = 0.5
-"""Reserved by a task that reads or draws: half the time it waits for a disk or a neighbour."""
+"""Reserved by a task that reads or draws: half of the time it waits for a disk or for another."""
 
 RETRIES = 1
 """How often Ray repeats the work of a process that died, in each round."""
 
 STALL_SECONDS = 300.0
-"""A round in which nothing moves for so long is ended; the next goes on with what is there."""
+"""A round without progress for so long is ended; the next continues with the resources left."""
 
 HELD = 4096
-"""So many finished pictures wait for one before them, so that tables have the pictures' order."""
+"""So many finished images wait for an earlier one, so that tables keep the order of the images."""
 
 CPU_BLOCK, GPU_BLOCK = 4, 32
-"""Pictures that travel together: few, so that many processes share them; on a GPU two batches."""
+"""Images per block: few, so that many processes share them; on a GPU two batches."""
 
 
 class ClusterRun:
-    """One run over pictures that exist, with a loaded model, on a connected cluster."""
+    """One run over existing images, with a loaded model, on a connected cluster."""
 
     def __init__(
         self, ray: Any, request: RunRequest, model: Backbone, plans: Mapping[ImageFile, OutputPlan]
@@ -62,13 +61,13 @@ class ClusterRun:
         self._request = request
         self._works = [Work(file, plan) for file, plan in plans.items()]
         self._info = model.info
-        # Loaded once, here: the other machines need neither the weights' file nor the network.
+        # Loaded once, here: other machines need neither the weights file nor network access.
         on_cpu = model if model.device.type == "cpu" else copy.deepcopy(model).to("cpu")
         self._model = ray.put(on_cpu)
         self._cause = ""
 
     def events(self) -> Generator[Event, None, None]:
-        """One event a picture, in the order of the pictures unless one is far behind."""
+        """One event per image, in the order of the images unless one is far behind."""
         held: dict[int, Event] = {}
         due = 0
         with closing(self._outcomes()) as outcomes:
@@ -84,12 +83,12 @@ class ClusterRun:
                     due += 1
 
     def _outcomes(self) -> Generator[tuple[int, Event], None, None]:
-        """One event a picture, in the order in which they are finished."""
+        """One event per image, in the order in which they are finished."""
         left = set(range(len(self._works)))
         for block in (self._block(), 1):
             with closing(self._round(sorted(left), block)) as outcomes:
                 for number, event in outcomes:
-                    # A block that was lost on its way here may have been made a second time.
+                    # A block that was lost on its way here may have been computed twice.
                     if number in left:
                         left.remove(number)
                         yield number, event
@@ -110,13 +109,13 @@ class ClusterRun:
     def _round(
         self, numbers: Sequence[int], block: int
     ) -> Generator[tuple[int, Event], None, None]:
-        """Take these pictures through the stages; whatever is lost is missing at the end."""
+        """Take these images through the stages; those that are lost get no event."""
         try:
             now = self._pool()
-            # Every model gets its share, also of few pictures.
+            # Every model gets its share, even of few images.
             block = max(1, min(block, -(-len(numbers) // (2 * now.models))))
             with warnings.catch_warnings():
-                # Ray Data sets and warns of its own deprecated settings.
+                # Ray Data warns of deprecated settings that it sets itself.
                 warnings.simplefilter("ignore")
                 rows = self._dataset(numbers, -(-len(numbers) // block), now).iter_rows()
             for row in rows:
@@ -136,8 +135,9 @@ class ClusterRun:
     def _died(self, file: ImageFile) -> MemoryNeededError:
         cause = f" ({self._cause})" if self._cause else ""
         return MemoryNeededError(
-            f"{file.path.name}: the process that worked on it died, each time it was tried{cause}",
-            "perhaps for want of memory: give a smaller --size or --dpi, or more --cpus-per-model",
+            f"{file.path.name}: the process that worked on it died at every attempt{cause}",
+            "it may have run out of memory: try a smaller --size or --dpi, or more "
+            "--cpus-per-model",
         )
 
     def _dataset(self, numbers: Sequence[int], blocks: int, now: Pool) -> Any:
@@ -163,7 +163,7 @@ class ClusterRun:
 
 
 def _quieten(context: Any) -> None:
-    """Settings of one dataset: no output of its own, and a lost block ends nothing but itself."""
+    """Settings of one dataset: no output, and a lost block does not end the run."""
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     context.max_errored_blocks = -1

@@ -1,9 +1,9 @@
-"""The three stages as what Ray Data calls in its worker processes: rows of bytes in and out.
+"""The three stages as functions that Ray Data calls in its worker processes, on rows of bytes.
 
-A row is one picture, packed. Between reading and the model it holds decoded pixels (uint8) and the
-model input, between the model and drawing the maps; what comes back is the picture's event alone.
-Only the process of a model imports torch. What a stage raises on purpose is an event already;
-whatever else goes wrong there is a fault of the program, and is raised again where the run began.
+A row is one image, pickled. Between reading and the model it holds decoded pixels (uint8) and the
+model input, between the model and drawing the maps; only the event of the image comes back. Only
+the process of a model imports torch. Expected errors are events already; any other exception is a
+bug, and is raised again in the process that started the run.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain.events import SAME_WORK, Failed, Skipped
+from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
+from attnviz.domain.process import claim_process
 from attnviz.stages.draw import finish, job_of, render
-from attnviz.stages.read import ReadStage, Ready, Seen
+from attnviz.stages.read import ComputedImage, PreparedJob, ReadStage
 
 if TYPE_CHECKING:
     from attnviz.domain import ImageFile, ModelInfo
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from attnviz.output.plan import OutputPlan
 
 Row = dict[str, Any]
-"""``number``: the picture's place in the run. ``packed``: the pickled value of the stage."""
+"""``number``: index of the image in the run. ``packed``: the pickled result of the stage."""
 
 NUMBER, PACKED = "number", "packed"
 
 
 @dataclass(frozen=True)
 class Work:
-    """One picture and where its files go."""
+    """One image and where its files go."""
 
     file: ImageFile
     plan: OutputPlan
@@ -41,27 +42,28 @@ class Work:
 
 @dataclass(frozen=True)
 class Fault:
-    """An exception that nobody raises on purpose, on its way to where the run began."""
+    """An unexpected exception, on its way to the process that started the run."""
 
     error: BaseException
 
     @classmethod
     def of(cls, error: Exception) -> Fault:
-        """The exception with its own traceback in words, which does not travel otherwise."""
+        """The exception with its traceback as text, since tracebacks cannot be pickled."""
         lines = "".join(traceback.format_exception(error))
         error.add_note(f"In a process of the cluster:\n{lines}")
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301  (made a line before)
-        except Exception:  # noqa: BLE001 - whatever its class has against it
+        except Exception:  # noqa: BLE001 - whatever its class raises
             return cls(RuntimeError(lines))
         return cls(error)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every task knows: the request, the model's facts, where it runs, and from where.
+    """What every task needs to know.
 
-    ``folder``: where the run began; paths of the request are relative to it.
+    ``device``: where the model runs. ``folder``: working directory of the process that started the
+    run; paths of the request are relative to it.
     """
 
     request: RunRequest
@@ -72,25 +74,25 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class _Drawing:
-    """A picture that the model has seen, and where its files go."""
+    """An image that went through the model, and where its files go."""
 
     plan: OutputPlan
-    seen: Seen
+    computed: ComputedImage
     rows: tuple[dict[str, Any], ...]
 
 
 def packed(number: int, value: object) -> Row:
-    """A value as a row."""
+    """Pickle a value into a row."""
     return {NUMBER: number, PACKED: pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)}
 
 
 def unpacked(row: Row) -> Any:
-    """The value of a row that ``packed`` made, in this run and nowhere else."""
+    """The value of a row that ``packed`` made in this run."""
     return pickle.loads(row[PACKED])  # noqa: S301  (written by this run's own processes)
 
 
 def read_row(row: Row, job: Job) -> Row:
-    """The first stage of one picture."""
+    """Read one image."""
     _enter(job.folder)
     work: Work = unpacked(row)
     stage = ReadStage(job.request, job.info, job.device)
@@ -98,63 +100,67 @@ def read_row(row: Row, job: Job) -> Row:
 
 
 def draw_row(row: Row, job: Job) -> Row:
-    """The last stage of one picture; events of the stages before pass by."""
+    """Draw one image; events of earlier stages pass through."""
     drawing = unpacked(row)
     if not isinstance(drawing, _Drawing):
         return row
     _enter(job.folder)
-    seen = drawing.seen
-    if seen.ready.current:
-        return packed(row[NUMBER], Skipped(seen.ready.file, SAME_WORK, drawing.rows))
-    figure = job_of(job.request, drawing.plan, seen.ready, seen.maps)
-    event = _guarded(lambda: finish(seen.ready, drawing.rows, seen.notes, lambda: render(figure)))
+    computed = drawing.computed
+    if computed.job.current:
+        return packed(row[NUMBER], Skipped(computed.job.file, UP_TO_DATE, drawing.rows))
+    figure = job_of(job.request, drawing.plan, computed.job, computed.maps)
+    event = _guarded(
+        lambda: finish(computed.job, drawing.rows, computed.notes, lambda: render(figure))
+    )
     return packed(row[NUMBER], event)
 
 
 class ModelWorker:
-    """The second stage: one loaded model, in a process of its own, for as long as the run lasts.
+    """A loaded model in a process of its own, for as long as the run lasts.
 
-    ``model``: holds the reference of the ``Backbone``, which was loaded once where the run began.
+    ``model``: a list with the object reference of the ``Backbone``, which the process that started
+    the run has loaded once for all.
     """
 
     def __init__(self, job: Job, model: Any, threads: int) -> None:
+        claim_process()  # before torch and timm are imported, which unpickling the model would do
         import ray
 
-        from attnviz.attention.tables import table
-        from attnviz.engines.replicas import side_by_side
+        from attnviz.engines.replicas import replicated
         from attnviz.models.backbone import compute_with
+        from attnviz.models.build import import_timm
         from attnviz.stages.model import ModelStage
 
+        import_timm()
         _enter(job.folder)
         compute_with(threads)
         backbone = ray.get(model[0]).to(job.device)
-        self._table = table
-        self._stage = side_by_side(ModelStage(job.request, backbone), threads)
+        self._stage = replicated(ModelStage(job.request, backbone), threads)
 
     def __call__(self, block: Any) -> Iterator[Any]:
-        """The pictures of a block, an Arrow table; each goes on when its batch is through."""
+        """Compute the images of a block, an Arrow table; each moves on as soon as it is done."""
         left: dict[str, tuple[int, OutputPlan]] = {}
-        pictures: list[Ready] = []
+        jobs: list[PreparedJob] = []
         for number, value in zip(block[NUMBER].to_pylist(), block[PACKED], strict=True):
             read = unpacked({PACKED: value.as_buffer()})
             if isinstance(read, Fault):
                 yield _block(packed(number, read))
                 continue
             plan, outcome = read
-            if isinstance(outcome, Ready):
+            if isinstance(outcome, PreparedJob):
                 left[str(outcome.file.path)] = (number, plan)
-                pictures.append(outcome)
+                jobs.append(outcome)
             else:
                 yield _block(packed(number, outcome))
         try:
-            for outcome in self._stage.outcomes(pictures):
+            for outcome in self._stage.outcomes(jobs):
                 if isinstance(outcome, Failed):
                     yield _block(packed(left.pop(outcome.name)[0], outcome))
-                elif isinstance(outcome, Seen):
-                    number, plan = left.pop(str(outcome.ready.file.path))
-                    drawing = _Drawing(plan, outcome, self._table(outcome.maps))
+                elif isinstance(outcome, ComputedImage):
+                    number, plan = left.pop(str(outcome.job.file.path))
+                    drawing = _Drawing(plan, outcome, outcome.maps.rows())
                     yield _block(packed(number, drawing))
-        except Exception as error:  # noqa: BLE001 - raised again where the run began
+        except Exception as error:  # noqa: BLE001 - raised again where the run started
             for number, _ in left.values():
                 yield _block(packed(number, Fault.of(error)))
 
@@ -168,11 +174,11 @@ def _block(row: Row) -> Any:
 def _guarded(stage: Callable[[], Any]) -> Any:
     try:
         return stage()
-    except Exception as error:  # noqa: BLE001 - raised again where the run began
+    except Exception as error:  # noqa: BLE001 - raised again where the run started
         return Fault.of(error)
 
 
 def _enter(folder: str) -> None:
-    """Relative paths mean what they meant where the run began, on machines that have the folder."""
+    """Change to the folder that relative paths refer to, on machines that have it."""
     with suppress(OSError):
         os.chdir(folder)

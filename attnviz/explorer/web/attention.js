@@ -1,13 +1,13 @@
-// Attention of one query token, and the numbers of a row. Definitions as in the command line.
+// Attention of one query token, and the statistics of a row. Definitions as in the command line.
 
 // softmax(q k^T) of one token in every head: (heads, tokens) in one array.
 function attentionOf(data, token) {
-  const { columns, query, key } = data;
+  const { ranks, query, key } = data;
   const rows = new Float32Array(HEADS * TOKENS);
   for (let head = 0; head < HEADS; head++) {
     const row = rows.subarray(head * TOKENS, (head + 1) * TOKENS);
-    for (let column = 0; column < columns; column++) {
-      const start = (column * HEADS + head) * TOKENS;
+    for (let rank = 0; rank < ranks; rank++) {
+      const start = (rank * HEADS + head) * TOKENS;
       const weight = query[start + token];
       if (weight === 0) continue;
       for (let j = 0; j < TOKENS; j++) row[j] += weight * key[start + j];
@@ -30,8 +30,8 @@ function softmax(row) {
   for (let j = 0; j < TOKENS; j++) row[j] *= share;
 }
 
-// One row (tokens) of all heads: a head's own, or the mean or maximum over heads.
-function fused(rows, head) {
+// One row (tokens) of all heads: a single head's, or the mean or maximum over heads.
+function fuseHeads(rows, head) {
   if (typeof head === "number") return rows.subarray(head * TOKENS, (head + 1) * TOKENS);
   const out = rows.slice(0, TOKENS);
   for (let h = 1; h < HEADS; h++) {
@@ -50,7 +50,7 @@ function entropyOf(row) {
   return sum;
 }
 
-// Lowest, highest and sum of the patch part.
+// Lowest, highest and sum over the patches.
 function rangeOf(row) {
   let low = Infinity, high = -Infinity, sum = 0;
   for (let j = PREFIX; j < TOKENS; j++) {
@@ -62,8 +62,8 @@ function rangeOf(row) {
   return { low, high, sum };
 }
 
-// The fewest highest cells that hold a share of the patch part's mass; of equal cells the first in
-// reading order. kept: 1 or 0 a cell; count; mass: the share that they hold.
+// The fewest highest cells whose share of the patches' mass reaches ``share``; of equal cells the
+// first in reading order. kept: 1 or 0 per cell; count; mass: the share that they hold.
 function massMask(row, share) {
   const cells = row.slice(PREFIX).sort();
   let total = 0;
@@ -83,16 +83,16 @@ function massMask(row, share) {
   return { kept, count: total > 0 ? count : 0, mass: total > 0 ? mass / total : 0 };
 }
 
-// The highest cells, highest first: [token, value] each.
-function highestCells(row, count) {
-  const found = [];
+// The highest patches, highest first: [token, value] each.
+function highestPatches(row, count) {
+  const result = [];
   for (let token = PREFIX; token < TOKENS; token++) {
     const value = row[token];
-    if (found.length === count && value <= found[count - 1][1]) continue;
-    let place = found.length;
-    while (place > 0 && value > found[place - 1][1]) place--;
-    found.splice(place, 0, [token, value]);
-    if (found.length > count) found.pop();
+    if (result.length === count && value <= result[count - 1][1]) continue;
+    let i = result.length;
+    while (i > 0 && value > result[i - 1][1]) i--;
+    result.splice(i, 0, [token, value]);
+    if (result.length > count) result.pop();
   }
-  return found;
+  return result;
 }

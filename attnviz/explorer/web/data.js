@@ -1,4 +1,4 @@
-// What the page holds: facts, and queries and keys of each layer, unpacked when first asked for.
+// What the page holds: facts, and the queries and keys of each layer, unpacked when first needed.
 
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const record = JSON.parse(document.getElementById("record").textContent);
@@ -10,7 +10,7 @@ const TOKENS = PREFIX + CELLS;
 const HEADS = facts.heads;
 
 // The bytes of a block: base64 of a zlib stream, whose checksum the browser verifies.
-async function inflated(id) {
+async function inflate(id) {
   const text = atob(document.getElementById(id).textContent);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
@@ -18,14 +18,14 @@ async function inflated(id) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// Query and key of one layer, each (columns, heads, tokens) in one array of floats.
+// Query and key of one layer, each (ranks, heads, tokens) in one array of floats.
 async function readLayer(layer) {
-  const place = facts.layers.indexOf(layer);
-  const step = facts.steps[place];
-  const bytes = await inflated(`layer-${layer}`);
-  const columns = facts.ranks[place];
-  const count = columns * HEADS * TOKENS;
-  const part = (start) => {
+  const index = facts.layers.indexOf(layer);
+  const step = facts.steps[index];
+  const ranks = facts.ranks[index];
+  const bytes = await inflate(`layer-${layer}`);
+  const count = ranks * HEADS * TOKENS;
+  const unpack = (start) => {
     const values = new Float32Array(count);
     for (let i = 0; i < count; i++) {
       // Low bytes of query and key come first, then high bytes; 0, 1, 2, 3 stand for 0, -1, 1, -2.
@@ -34,22 +34,22 @@ async function readLayer(layer) {
     }
     return values;
   };
-  return { layer, columns, query: part(0), key: part(count) };
+  return { layer, ranks, query: unpack(0), key: unpack(count) };
 }
 
-// Rollout rows (depths, tokens), or null where the page holds none.
+// Rollout rows (depths, tokens), or null on a page without.
 async function readRollout() {
   if (!facts.rollout) return null;
-  const bytes = await inflated("rollout");
+  const bytes = await inflate("rollout");
   return new Float32Array(bytes.buffer, 0, facts.rollout.depths.length * TOKENS);
 }
 
-const layersRead = new Map();
+const layerPromises = new Map();
 
 // A promise of a layer; each is unpacked once.
 function layerOf(layer) {
-  if (!layersRead.has(layer)) layersRead.set(layer, readLayer(layer));
-  return layersRead.get(layer);
+  if (!layerPromises.has(layer)) layerPromises.set(layer, readLayer(layer));
+  return layerPromises.get(layer);
 }
 
 // The colour map as 256 times red, green, blue.
@@ -65,8 +65,8 @@ function tokenOfCell(row, column) {
 // Row and column of a patch token, or null for a prefix token.
 function cellOfToken(token) {
   if (token < PREFIX) return null;
-  const place = token - PREFIX;
-  return [Math.floor(place / COLUMNS), place % COLUMNS];
+  const index = token - PREFIX;
+  return [Math.floor(index / COLUMNS), index % COLUMNS];
 }
 
 function tokenName(token) {

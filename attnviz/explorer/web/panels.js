@@ -1,22 +1,23 @@
-// Panels: the picture with one map over it each, made once and painted again and again.
+// Panels: the image under one map each, made once and painted again and again.
 
 const container = document.getElementById("panels");
 const pool = [];
+let layout = { columns: 1, groupSize: 1 };
 
 const GAP = 12;
 const CAPTION = 40;
 const SMALLEST = 150;
-const LEGEND = 60; // what stands below the panels
-const VEIL = [18, 18, 20, 168];
+const LEGEND = 64; // what stands below the panels
+const DIMMED = [18, 18, 20, 168];
 
 function element(kind, className, parent) {
-  const made = document.createElement(kind);
-  if (className) made.className = className;
-  if (parent) parent.append(made);
-  return made;
+  const node = document.createElement(kind);
+  if (className) node.className = className;
+  if (parent) parent.append(node);
+  return node;
 }
 
-function makePanel(number) {
+function makePanel(index) {
   const figure = element("figure", "panel");
   const frame = element("div", "frame", figure);
   const image = element("img", "", frame);
@@ -26,7 +27,7 @@ function makePanel(number) {
   const canvas = element("canvas", "", frame);
   canvas.width = COLUMNS;
   canvas.height = ROWS;
-  frame.dataset.panel = number;
+  frame.dataset.panel = index;
   frame.setAttribute("role", "img");
   frame.style.aspectRatio = `${facts.picture.width} / ${facts.picture.height}`;
   const context = canvas.getContext("2d");
@@ -41,29 +42,35 @@ function makePanel(number) {
   };
 }
 
-// Show the first ``count`` panels.
-function showPanels(count) {
+// Show the first ``count`` panels; every group of ``groupSize`` begins a row.
+function showPanels(count, groupSize) {
   while (pool.length < count) {
-    const made = makePanel(pool.length);
-    pool.push(made);
-    container.append(made.figure);
+    const panel = makePanel(pool.length);
+    pool.push(panel);
+    container.append(panel.figure);
   }
-  pool.forEach((panel, number) => { panel.figure.hidden = number >= count; });
+  pool.forEach(({ figure }, i) => {
+    figure.hidden = i >= count;
+    figure.style.gridColumnStart = i % groupSize ? "" : "1";
+  });
   container.classList.toggle("alone", count === 1); // its caption would repeat the headline
-  arrange(count);
+  layout.groupSize = groupSize;
+  arrange();
 }
 
-function panelsInView() {
+function visiblePanels() {
   return pool.filter((panel) => !panel.figure.hidden);
 }
 
 // The number of columns that makes the panels largest within the window.
-function arrange(count) {
+function arrange() {
+  const { groupSize } = layout;
+  const count = visiblePanels().length;
   const wide = container.clientWidth;
   const aspect = facts.picture.width / facts.picture.height;
   let best = { columns: 1, width: 0 };
-  for (let columns = 1; columns <= count; columns++) {
-    const rows = Math.ceil(count / columns);
+  for (let columns = 1; columns <= groupSize; columns++) {
+    const rows = Math.ceil(groupSize / columns) * (count / groupSize);
     const across = (wide - GAP * (columns - 1)) / columns;
     const down = ((heightFor(count) - GAP * (rows - 1)) / rows - (count > 1 ? CAPTION : 0)) * aspect;
     const width = Math.min(across, down);
@@ -72,13 +79,21 @@ function arrange(count) {
   const smallest = SMALLEST * Math.min(1, Math.sqrt(aspect));
   if (count > 1 && best.width < smallest) {
     // More panels than the window holds: as many columns as stay readable, and scroll.
-    best.columns = Math.max(1, Math.min(count, Math.floor((wide + GAP) / (smallest + GAP))));
+    best.columns = Math.max(1, Math.min(groupSize, Math.floor((wide + GAP) / (smallest + GAP))));
     best.width = Math.min((wide - GAP * (best.columns - 1)) / best.columns, 1.5 * smallest);
   }
+  layout.columns = best.columns;
   container.style.gridTemplateColumns = `repeat(${best.columns}, ${Math.max(1, Math.floor(best.width))}px)`;
 }
 
-// Pixels that the panels may be high. A phone's single picture leaves room for the controls below it.
+// Row and column of a panel.
+function positionOf(index) {
+  const { columns, groupSize } = layout;
+  const group = Math.floor(index / groupSize), i = index % groupSize;
+  return [group * Math.ceil(groupSize / columns) + Math.floor(i / columns), i % columns];
+}
+
+// Height in pixels for all panels. On a phone, a single image leaves room for the controls below it.
 function heightFor(count) {
   if (window.innerWidth <= 760) return (count > 1 ? 0.72 : 0.42) * window.innerHeight;
   const stage = container.parentElement;
@@ -94,49 +109,43 @@ function word(red, green, blue, alpha) {
     : ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
 }
 
-const VEIL_WORD = word(...VEIL);
-let ink = { key: "", words: new Uint32Array(256) };
+const DIMMED_WORD = word(...DIMMED);
+let overlay = { key: "", words: new Uint32Array(256) };
 
-// 256 colours with their opacity: the square root of the level, so that half levels stay visible.
-function inkOf(cmap, opacity) {
+// 256 colours with their opacity, which is weighted as in the figures.
+function overlayWords(cmap, opacity) {
   const key = `${cmap} ${opacity}`;
-  if (ink.key !== key) {
+  if (overlay.key !== key) {
     const table = colourTable(cmap);
     const words = new Uint32Array(256);
     for (let i = 0; i < 256; i++) {
-      const alpha = Math.round(Math.sqrt(i / 255) * opacity * 2.55);
+      const alpha = Math.round(facts.overlay.weights[i] * opacity * 2.55);
       words[i] = word(table[3 * i], table[3 * i + 1], table[3 * i + 2], alpha);
     }
-    ink = { key, words };
+    overlay = { key, words };
   }
-  return ink.words;
-}
-
-// What the two ends of the colours stand for; a flat map is bright all over, zeros are dark.
-function limitsOf({ low, high }) {
-  if (high - low > 1e-6 * Math.abs(high)) return [low, high];
-  return high > 0 ? [0, high] : [0, 1];
+  return overlay.words;
 }
 
 function paint(panel, row, [low, high], mask) {
   const words = panel.words;
-  const colours = inkOf(state.cmap, state.opacity);
+  const colours = overlayWords(state.cmap, state.opacity);
   const scale = 256 / (high - low);
   for (let i = 0; i < CELLS; i++) {
     const level = Math.floor((row[PREFIX + i] - low) * scale);
-    words[i] = mask && !mask[i] ? VEIL_WORD : colours[level < 0 ? 0 : level > 255 ? 255 : level];
+    words[i] = mask && !mask[i] ? DIMMED_WORD : colours[level < 0 ? 0 : level > 255 ? 255 : level];
   }
   panel.context.putImageData(panel.pixels, 0, 0);
 }
 
-// Outlines of cells: [token, text, class] each; prefix tokens have no place in the picture.
+// Outline cells: [token, text, class] each; prefix tokens have no position in the image.
 function mark(panel, marks) {
-  const shown = marks.filter(([token]) => token >= PREFIX);
-  while (panel.markers.length < shown.length) panel.markers.push(element("span", "", panel.frame));
-  panel.markers.forEach((marker, number) => {
-    marker.hidden = number >= shown.length;
+  const cells = marks.filter(([token]) => token >= PREFIX);
+  while (panel.markers.length < cells.length) panel.markers.push(element("span", "", panel.frame));
+  panel.markers.forEach((marker, i) => {
+    marker.hidden = i >= cells.length;
     if (marker.hidden) return;
-    const [token, text, className] = shown[number];
+    const [token, text, className] = cells[i];
     const [row, column] = cellOfToken(token);
     marker.className = `marker ${className}`;
     marker.style.left = `${(100 * column) / COLUMNS}%`;
@@ -147,14 +156,14 @@ function mark(panel, marks) {
   });
 }
 
-// The patch under a pointer event, {token, panel}; token is -1 beside all panels.
-function placeOf(event) {
-  const nowhere = { token: -1, panel: 0 };
+// The patch and panel at a pointer event; token is -1 beside all panels.
+function patchAt(event) {
+  const none = { token: -1, panel: 0 };
   const frame = event.target.closest(".frame");
-  if (!frame) return nowhere;
+  if (!frame) return none;
   const box = frame.getBoundingClientRect();
   const row = Math.floor(((event.clientY - box.top) / box.height) * ROWS);
   const column = Math.floor(((event.clientX - box.left) / box.width) * COLUMNS);
-  if (row < 0 || row >= ROWS || column < 0 || column >= COLUMNS) return nowhere;
+  if (row < 0 || row >= ROWS || column < 0 || column >= COLUMNS) return none;
   return { token: tokenOfCell(row, column), panel: Number(frame.dataset.panel) };
 }

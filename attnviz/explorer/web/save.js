@@ -1,15 +1,16 @@
 // The view as a PNG file, and the link to it.
 
-const LARGEST = 8192;
+const MAX_SIDE = 8192;
 
-// All shown panels on one canvas, each at the picture's own size, with their captions, the colour bar
+// All visible panels on one canvas, each at the image's own size, with their captions, the colour bar
 // and a foot that says what is shown.
-function drawn() {
-  const shown = panelsInView();
-  const across = Math.min(shown.length, getComputedStyle(container).gridTemplateColumns.split(" ").length);
-  const down = Math.ceil(shown.length / across);
+function renderFigure() {
+  const shown = visiblePanels();
+  const positions = shown.map((_, i) => positionOf(i));
+  const down = 1 + Math.max(...positions.map(([row]) => row));
+  const across = 1 + Math.max(...positions.map(([, column]) => column));
   const { width, height } = facts.picture;
-  const scale = Math.min(Math.max(1, 480 / width), LARGEST / (across * width), LARGEST / (down * height));
+  const scale = Math.min(Math.max(1, 480 / width), MAX_SIDE / (across * width), MAX_SIDE / (down * height));
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
   const text = Math.max(13, Math.round(Math.max(wide, 0.7 * high) / 28));
   const gap = text, line = Math.round(1.5 * text);
@@ -23,17 +24,18 @@ function drawn() {
   canvas.height = gap + down * (high + below) + line * (foot.length + 1) + gap;
   context.fillStyle = "#ffffff";
   context.fillRect(0, 0, canvas.width, canvas.height);
-  context.font = font; // which setting the size has taken away
+  context.font = font; // setting the size has reset it
   context.textBaseline = "middle";
-  shown.forEach((panel, number) => {
-    const x = gap + (number % across) * (wide + gap);
-    const y = gap + Math.floor(number / across) * (high + below);
+  shown.forEach((panel, i) => {
+    const [row, column] = positions[i];
+    const x = gap + column * (wide + gap);
+    const y = gap + row * (high + below);
     context.imageSmoothingEnabled = true;
     context.drawImage(panel.image, x, y, wide, high);
     context.imageSmoothingEnabled = false;
     context.drawImage(panel.canvas, x, y, wide, high);
     for (const marker of panel.markers) if (!marker.hidden) drawMarker(context, marker, x, y, wide, high, text);
-    if (shown.length === 1) return; // what a caption would say is in the foot
+    if (shown.length === 1) return; // the foot says what a caption would
     context.fillStyle = "#1a1a1a";
     context.fillText(panel.name.textContent, x, y + high + 0.8 * line, wide);
     context.fillStyle = "#5f5f5f";
@@ -49,8 +51,8 @@ function drawn() {
 }
 
 function drawMarker(context, marker, x, y, wide, high, text) {
-  const part = (name) => parseFloat(marker.style[name]) / 100;
-  const box = [x + part("left") * wide, y + part("top") * high, part("width") * wide, part("height") * high];
+  const share = (name) => parseFloat(marker.style[name]) / 100;
+  const box = [x + share("left") * wide, y + share("top") * high, share("width") * wide, share("height") * high];
   for (const [colour, width] of [["#000000", 4], ["#ffffff", 2]]) {
     context.strokeStyle = colour;
     context.lineWidth = width;
@@ -69,19 +71,27 @@ function drawMarker(context, marker, x, y, wide, high, text) {
   context.textAlign = "left";
 }
 
-// The colour bar between the words of the legend.
+// The colour bar between the words of the legend, with the tick of the uniform row.
 function drawBar(context, x, y, text) {
   const words = (id) => by(id).textContent;
-  const end = [words("high"), words("scale-words")].filter(Boolean).join(" ");
   const start = x + context.measureText(words("low")).width + 0.6 * text;
+  const wide = 10 * text;
   context.fillStyle = "#5f5f5f";
   context.fillText(words("low"), x, y);
   context.imageSmoothingEnabled = true;
-  context.drawImage(by("bar"), start, y - 0.35 * text, 10 * text, 0.7 * text);
-  context.fillText(end, start + 10.6 * text, y);
+  context.drawImage(by("bar"), start, y - 0.35 * text, wide, 0.7 * text);
+  const separator = words("scale-words").startsWith("of ") ? " " : " · ";
+  context.fillText(`${words("high")}${separator}${words("scale-words")}`, start + wide + 0.6 * text, y);
+  if (by("uniform").hidden) return;
+  const at = start + (parseFloat(by("uniform").style.left) / 100) * wide;
+  for (const [colour, width] of [["#ffffff", 4], ["#1a1a1a", 2]]) {
+    context.fillStyle = colour;
+    context.fillRect(at - width / 2, y - 0.6 * text, width, 1.2 * text);
+  }
+  context.fillStyle = "#5f5f5f";
 }
 
-// What is shown, as lines that are no wider than ``wide``.
+// What is shown, as lines no wider than ``wide``.
 function footLines(context, wide) {
   const parts = [
     facts.name,
@@ -89,28 +99,28 @@ function footLines(context, wide) {
     by("headline").textContent,
     `${state.cmap}, opacity ${state.opacity}\u00a0%`,
   ];
-  if (state.kept < 100) parts.push(`${state.kept}\u00a0% of the mass kept, other cells veiled`);
+  if (state.kept < 100) parts.push(`${state.kept}\u00a0% of the mass kept, other cells dimmed`);
   const lines = [];
   for (const part of parts) {
     const joined = lines.length ? `${lines[lines.length - 1]} · ${part}` : part;
     if (lines.length && context.measureText(joined).width <= wide) lines[lines.length - 1] = joined;
     else lines.push(part);
   }
-  return lines.map((words) => fitted(context, words, wide));
+  return lines.map((words) => shorten(context, words, wide));
 }
 
-function fitted(context, words, wide) {
+function shorten(context, words, wide) {
   let shown = words;
   while (shown.length > 1 && context.measureText(shown).width > wide) shown = `${shown.slice(0, -2)}…`;
   return shown;
 }
 
 function save() {
-  drawn().toBlob((blob) => {
+  renderFigure().toBlob((blob) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
     const stem = facts.name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_.-]+/gu, "_");
-    link.download = `${stem || "picture"}.attention.png`;
+    link.download = `${stem || "image"}.attention.png`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }, "image/png");
@@ -123,7 +133,7 @@ async function copyLink() {
     write(by("link"), "Copied");
     setTimeout(() => write(by("link"), "Copy link"), 1500);
   } catch {
-    // Without leave to use the clipboard the link is in the address bar all the same.
+    // Without permission to use the clipboard, the link is still in the address bar.
     write(by("link"), "In the address bar");
     setTimeout(() => write(by("link"), "Copy link"), 2500);
   }

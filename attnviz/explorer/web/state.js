@@ -1,8 +1,8 @@
-// What is looked at, and its short form in the link's fragment.
+// The state of the view, and its short form in the link's fragment.
 
 const VIEWS = facts.rollout ? ["one", "heads", "rollout"] : ["one", "heads"];
-const SCALES = ["panel", "shared"];
-const MOST_PINS = 11;
+const SCALES = ["zero", "panel", "shared"];
+const MAX_PINS = 11;
 
 const state = startState();
 
@@ -16,9 +16,9 @@ function startState() {
     query: facts.prefix[0] === "CLS" ? 0 : centre,
     held: false,
     kept: 100,
-    scale: "panel",
+    scale: "zero",
     cmap: Object.keys(facts.cmaps)[0],
-    opacity: 85,
+    opacity: Math.round(100 * facts.overlay.alpha),
     pins: [],
   };
 }
@@ -51,28 +51,27 @@ function stateToText() {
   return parts.toString();
 }
 
-// Take what a fragment says and this page has; the rest is as at the start.
+// Take what the fragment says and this page has; the rest is as at the start.
 function stateFromText(text) {
   const parts = new URLSearchParams(text.replace(/^#/, ""));
   const given = (name) => parts.get(name) ?? "";
-  const whole = (name, low, high) => {
-    const written = given(name);
-    const number = Number(written);
-    return /^\d{1,4}$/.test(written) && number >= low && number <= high ? number : null;
+  const integer = (name, low, high) => {
+    const number = Number(given(name));
+    return /^\d{1,4}$/.test(given(name)) && number >= low && number <= high ? number : null;
   };
   Object.assign(state, startState());
   if (VIEWS.includes(given("view"))) state.view = given("view");
-  const layer = whole("layer", 0, 9999);
+  const layer = integer("layer", 0, 9999);
   if (facts.layers.includes(layer)) state.layer = layer;
-  const head = ["mean", "max"].includes(given("head")) ? given("head") : whole("head", 0, HEADS - 1);
+  const head = ["mean", "max"].includes(given("head")) ? given("head") : integer("head", 0, HEADS - 1);
   if (head !== null) state.head = head;
   const query = tokenFromText(given("query"));
   if (query >= 0) state.query = query;
   state.held = given("hold") === "1";
-  state.kept = whole("kept", 1, 100) ?? state.kept;
+  state.kept = integer("kept", 1, 100) ?? state.kept;
   if (SCALES.includes(given("scale"))) state.scale = given("scale");
   if (Object.hasOwn(facts.cmaps, given("colours"))) state.cmap = given("colours");
-  state.opacity = whole("opacity", 0, 100) ?? state.opacity;
+  state.opacity = integer("opacity", 0, 100) ?? state.opacity;
   const pins = given("pins").split("_").map(tokenFromText).filter((token) => token >= 0);
-  state.pins = [...new Set(pins)].slice(0, MOST_PINS);
+  state.pins = [...new Set(pins)].slice(0, MAX_PINS);
 }

@@ -1,4 +1,4 @@
-"""The foot of a figure: model, layer, sizes, scale, and the attention on tokens not drawn."""
+"""The foot of a figure: model, layer, sizes, colour scale, and attention on tokens not drawn."""
 
 from __future__ import annotations
 
@@ -8,38 +8,47 @@ import numpy as np
 
 from attnviz.domain import Query
 from attnviz.errors import UsageError
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, WIDTH_MIN
 from attnviz.figures.parts.page import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnviz.domain import DrawStyle, FloatArray, ModelInfo, Picture
+    from attnviz.domain import DrawStyle, FigureImage, FloatArray, ModelInfo
 
 RANDOM = "RANDOM WEIGHTS: this model is not trained"
 
 
 def sheet_with_caption(
-    model: ModelInfo, picture: Picture, style: DrawStyle, parts: Sequence[str]
+    model: ModelInfo, image: FigureImage, style: DrawStyle, parts: Sequence[str]
 ) -> Sheet:
-    """Empty pages whose foot says what was run, followed by ``parts``.
+    """An empty sheet whose foot states the model, the input and the grid, followed by ``parts``.
+
+    Empty parts are left out.
 
     Raises:
         UsageError: The figure is too narrow for readable text.
     """
-    geometry = picture.geometry
-    said = [
-        model.name,
-        f"input {geometry.model_input.height}{ink.TIMES}{geometry.model_input.width}",
-        f"grid {geometry.grid.height}{ink.TIMES}{geometry.grid.width} of {model.patch} px patches",
+    size, grid = image.geometry.model_input, image.geometry.grid
+    lines = [
+        *model_parts(model),
+        f"input {theme.size_text(size)}",
+        f"grid {theme.size_text(grid)} of {model.patch} px patches",
         *(part for part in parts if part),
     ]
-    return sheet_of(style, said, RANDOM if model.random_weights else "")
+    return sheet_of(style, lines, RANDOM if model.random_weights else "")
 
 
-def sheet_of(style: DrawStyle, said: Sequence[str], warning: str = "") -> Sheet:
-    """Empty pages with these words at the foot, below a warning of which the beginning must fit.
+def model_parts(model: ModelInfo) -> list[str]:
+    """What the model is called, and what was assumed of it."""
+    return [model.title, *(["mean and std assumed"] if model.statistics_assumed else [])]
+
+
+def sheet_of(style: DrawStyle, parts: Sequence[str], warning: str = "") -> Sheet:
+    """An empty sheet with ``parts`` at its foot, wrapped, below a warning in bold.
+
+    A warning that is too long is cut at its first colon.
 
     Raises:
         UsageError: The figure is too narrow for readable text.
@@ -49,44 +58,52 @@ def sheet_of(style: DrawStyle, said: Sequence[str], warning: str = "") -> Sheet:
             f"a figure {style.width:g} inches wide cannot hold readable text",
             f"choose a width of {WIDTH_MIN:g} inches or more",
         )
-    lines = ink.wrapped([ink.printable(part) for part in said], style.width - 2 * MARGIN)
-    if ink.text_width(warning, bold=True) > style.width - 2 * MARGIN:
+    lines = theme.wrap([theme.printable(part) for part in parts], style.width - 2 * MARGIN)
+    if theme.text_width(warning, bold=True) > style.width - 2 * MARGIN:
         warning = warning.split(":", maxsplit=1)[0]
     return Sheet(style, lines, warning)
 
 
-def layer_words(layer: int, model: ModelInfo) -> str:
-    """The layer and from where it is counted."""
-    return f"layer {layer} of 0{ink.TO}{model.depth - 1}"
+def layer_text(layer: int, model: ModelInfo) -> str:
+    """The layer and the range that it is one of: ``layer 11 of 0-11``."""
+    return f"layer {layer} of {theme.range_text(0, model.depth - 1)}"
 
 
-def query_words(query: Query) -> str:
+def query_text(query: Query) -> str:
     """Whose attention is shown."""
     return "attention of the CLS token" if query is Query.CLS else "mean attention of all patches"
 
 
-def prefix_words(prefix: FloatArray, model: ModelInfo) -> str:
-    """The mean share of attention on tokens that are no patches: CLS and registers.
+def prefix_text(prefix: FloatArray, model: ModelInfo) -> str:
+    """The mean share of attention on tokens that are not patches: CLS and registers.
 
-    prefix: (..., P) raw weights, the class token (and a distillation token) first.
+    prefix: (..., P) raw weights, the CLS token (and a distillation token) first.
     """
     if not prefix.shape[-1]:
         return ""
+    return "not drawn: " + ", ".join(prefix_shares(prefix, model))
+
+
+def prefix_shares(prefix: FloatArray, model: ModelInfo) -> list[str]:
+    """``3.1 % on CLS``, and the same of distillation and register tokens.
+
+    prefix: (..., P) weights in the model's order of tokens.
+    """
     mass = np.asarray(prefix, np.float64).reshape(-1, prefix.shape[-1]).mean(axis=0)  # (P,)
-    said = []
+    shares = []
     if model.has_cls:
-        said.append(f"{ink.share(float(mass[0]))} on CLS")
+        shares.append(f"{theme.share(float(mass[0]))} on CLS")
     others = mass.size - int(model.has_cls) - model.registers
     if others > 0:
         first = int(model.has_cls)
-        said.append(f"{ink.share(float(mass[first : first + others].sum()))} on distillation")
+        shares.append(f"{theme.share(float(mass[first : first + others].sum()))} on distillation")
     if model.registers:
-        words = "1 register" if model.registers == 1 else f"{model.registers} registers"
-        said.append(f"{ink.share(float(mass[-model.registers :].sum()))} on {words}")
-    return "not drawn: " + ", ".join(said)
+        name = "1 register" if model.registers == 1 else f"{model.registers} registers"
+        shares.append(f"{theme.share(float(mass[-model.registers :].sum()))} on {name}")
+    return shares
 
 
-def entropy_words(tokens: int, heads: int = 1) -> str:
-    """What H is, and its value for even attention. heads: over how many H is a mean."""
+def entropy_text(tokens: int, heads: int = 1) -> str:
+    """What H is, and its value for uniform attention. heads: over how many H is a mean."""
     what = "H: mean entropy of the heads" if heads > 1 else "H: entropy"
     return f"{what} in nats, at most ln {tokens} = {np.log(tokens):.2f}"

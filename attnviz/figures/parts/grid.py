@@ -1,4 +1,4 @@
-"""Maps in a grid: titled rows and columns, each row with the shape of its own picture."""
+"""Maps in a grid of titled rows and columns; each row has the shape of its own image."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar
 from attnviz.figures.parts.layout import MARGIN, Rect
-from attnviz.figures.parts.panels import BAR_INCHES, Panel, panel_image, slim_bar
+from attnviz.figures.parts.panels import Panel, draw_panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,21 +20,22 @@ if TYPE_CHECKING:
 
 _GAP = 0.06
 _LINE = 0.13
-"""Width of the strip at the left in which a line of a row's title reads upwards."""
+"""Width of one line of a row's title, which reads upwards at the left."""
 _HEADER = 0.16
 _SMALLEST = 0.68
 _SMALLEST_WITH_BAR = 0.92
 _WIDEST = 3.3
-_HIGHEST = 2.2
-_HIGHEST_ALONE = 3.3
-_BAR_MOST = 2.6
+_TALLEST = 2.2
+_TALLEST_ALONE = 3.3
+_BAR_WIDEST = 2.6
 
 
 @dataclass(frozen=True)
 class Column:
-    """titles: wordings from long to short. limits: those of one colour bar below the column.
+    """A column of maps.
 
-    Neighbours of one group share their limits, and have one bar below all of them.
+    titles: from long to short. limits: of a colour bar below the column. group: adjacent columns of
+    one group share their limits and one bar below all of them.
     """
 
     titles: tuple[str, ...]
@@ -43,7 +45,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One panel a column, or None; title: its lines. aspect: width over height of the panels."""
+    """A row of maps.
+
+    title: its lines. aspect: width / height of the panels. panels: one per column, or None.
+    """
 
     title: tuple[str, ...]
     aspect: float
@@ -51,31 +56,31 @@ class Row:
 
 
 def draw_grid(sheet: Sheet, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """All columns side by side, or as many as stay readable and the rest below, under the first.
+    """All columns side by side, or as many as remain readable and the others in blocks below.
 
-    The first column is repeated there, since it says what is looked at.
+    Every block begins with the first column, the images.
     """
     bars = any(panel is not None and panel.limits for row in rows for panel in row.panels)
     smallest = _SMALLEST_WITH_BAR if bars else _SMALLEST
     others = range(1, len(columns))
     indent = 0.04 + _LINE * max(len(row.title) for row in rows)
     size, slot = _split(sheet.width - indent, smallest, len(others))
-    highest = _HIGHEST if len(rows) > 1 else _HIGHEST_ALONE
-    above = any(_longest(row) > min(slot / row.aspect, highest) for row in rows)
+    tallest = _TALLEST if len(rows) > 1 else _TALLEST_ALONE
+    above = any(_longest(row) > min(slot / row.aspect, tallest) for row in rows)
     if above:
         indent = 0.0
         size, slot = _split(sheet.width, smallest, len(others))
-    heights = [min(slot / row.aspect, highest) for row in rows]
-    slot = max(high * row.aspect for row, high in zip(rows, heights, strict=True))
+    heights = [min(slot / row.aspect, tallest) for row in rows]
+    slot = max(height * row.aspect for row, height in zip(rows, heights, strict=True))
     for start in range(0, len(others), size):
-        places = (0, *others[start : start + size])
-        lefts = [MARGIN + indent + place * (slot + _GAP) for place in range(len(places))]
-        shown = [columns[k] for k in places]
-        _draw_block(sheet, shown, rows, heights, places, lefts, slot, above=above)
+        chosen = (0, *others[start : start + size])
+        lefts = [MARGIN + indent + index * (slot + _GAP) for index in range(len(chosen))]
+        titled = [columns[k] for k in chosen]
+        _draw_block(sheet, titled, rows, heights, chosen, lefts, slot, above=above)
 
 
 def _split(room: float, smallest: float, others: int) -> tuple[int, float]:
-    """How many columns stand beside the first, and the width of each, in inches."""
+    """The number of columns beside the first, and the width of each in inches."""
     most = max(2, int((room + _GAP) / (smallest + _GAP)))
     blocks = max(1, math.ceil(others / (most - 1)))
     size = max(1, math.ceil(others / blocks))
@@ -83,7 +88,7 @@ def _split(room: float, smallest: float, others: int) -> tuple[int, float]:
 
 
 def _longest(row: Row) -> float:
-    return max((ink.text_width(ink.printable(words)) for words in row.title), default=0.0)
+    return max((theme.text_width(theme.printable(line)) for line in row.title), default=0.0)
 
 
 def _draw_block(
@@ -97,78 +102,80 @@ def _draw_block(
     *,
     above: bool,
 ) -> None:
-    """Some of the columns: ``columns`` are theirs, ``chosen`` their places in a row.
+    """Some of the columns; ``chosen`` are their indices in a row.
 
-    above: titles stand above their rows, where they do not fit beside them.
+    above: titles are above their rows, because they do not fit beside them.
     """
     page: Page | None = None
     common = BAR_INCHES if any(column.limits for column in columns) else 0.0
-    # A row that has none of these columns, such as heads of a model with fewer, is left out.
-    shown = [
-        (row, high, _step(row, high, above=above))
-        for row, high in zip(rows, heights, strict=True)
+    # A row without any of these columns is left out, such as one of a model with fewer heads.
+    filled = [
+        (row, height, _step(row, height, above=above))
+        for row, height in zip(rows, heights, strict=True)
         if any(row.panels[k] is not None for k in chosen[1:])
     ]
-    whole = _HEADER + sum(step for _, _, step in shown) + common
-    if whole < sheet.limit - MARGIN:
-        sheet.room(whole)
-    for row, high, step in shown:
-        present = sheet.room(step + common + (0.0 if page else _HEADER))
-        if present is not page:
+    total = _HEADER + sum(step for _, _, step in filled) + common
+    if total < sheet.limit - MARGIN:
+        sheet.room(total)
+    for row, height, step in filled:
+        current = sheet.room(step + common + (0.0 if page else _HEADER))
+        if current is not page:
             if page is not None:
                 _bars(sheet, page, columns, lefts, slot)
-            page = present
+            page = current
             _header(page, columns, lefts, slot)
         top = page.y + (_LINE if above else 0.0)
-        _title(page, row, top, high, lefts[-1] + slot, above=above)
+        _title(page, row, top, height, lefts[-1] + slot, above=above)
         for left, k in zip(lefts, chosen, strict=True):
             panel = row.panels[k]
             if panel is None:
                 continue
-            box = Rect(left, top, high * row.aspect, high)
-            panel_image(page, panel, box)
+            box = Rect(left, top, height * row.aspect, height)
+            draw_panel(page, panel, box)
             if panel.limits:
-                slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, slot)
+                scale = ColourScale(panel.limits, sheet.style.cmap)
+                slim_bar(page, scale, left, box.bottom, slot)
         page.y += step
     if page is not None:
         _bars(sheet, page, columns, lefts, slot)
         page.y += _GAP
 
 
-def _step(row: Row, high: float, *, above: bool) -> float:
-    """From a row to the next, in inches."""
+def _step(row: Row, height: float, *, above: bool) -> float:
+    """Inches from a row to the next."""
     own = any(panel is not None and panel.limits for panel in row.panels)
-    return high + _GAP + (BAR_INCHES if own else 0.0) + (_LINE if above else 0.0)
+    return height + _GAP + (BAR_INCHES if own else 0.0) + (_LINE if above else 0.0)
 
 
-def _title(page: Page, row: Row, top: float, high: float, right: float, *, above: bool) -> None:
+def _title(page: Page, row: Row, top: float, height: float, right: float, *, above: bool) -> None:
     if above:
-        words = ink.shortened(ink.printable(" · ".join(row.title)), right - MARGIN)
-        page.text(MARGIN, top - 0.035, words)
+        title = theme.shorten(theme.printable(" · ".join(row.title)), right - MARGIN)
+        page.text(MARGIN, top - 0.035, title)
         return
-    for line, words in enumerate(row.title, 1):
-        x = MARGIN + line * _LINE - 0.02
-        page.text(x, top + high / 2, ink.printable(words), align="center", turned=True)
+    for number, line in enumerate(row.title, 1):
+        x = MARGIN + number * _LINE - 0.02
+        page.text(x, top + height / 2, theme.printable(line), align="center", rotated=True)
 
 
 def _header(page: Page, columns: Sequence[Column], lefts: Sequence[float], slot: float) -> None:
     for left, column in zip(lefts, columns, strict=True):
         titles = column.titles
-        fits = (title for title in titles if ink.text_width(title, ink.TITLE_PT) <= slot)
-        words = ink.shortened(next(fits, titles[-1]), slot, ink.TITLE_PT)
-        page.text(left, page.y + 0.105, words, size=ink.TITLE_PT)
+        fits = (title for title in titles if theme.text_width(title, theme.TITLE_PT) <= slot)
+        title = theme.shorten(next(fits, titles[-1]), slot, theme.TITLE_PT)
+        page.text(left, page.y + 0.105, title, size=theme.TITLE_PT)
     page.y += _HEADER
 
 
 def _bars(
     sheet: Sheet, page: Page, columns: Sequence[Column], lefts: Sequence[float], slot: float
 ) -> None:
-    """The bars of columns, one a group."""
+    """The colour bars below the columns, one per group."""
     page.y -= _GAP
     for _, members in groupby(zip(columns, lefts, strict=True), key=lambda each: each[0].group):
         group = list(members)
         (first, left), (_, last) = group[0], group[-1]
         if first.limits is not None:
-            wide = min(last + slot - left, _BAR_MOST)
-            slim_bar(page, first.limits, sheet.style.cmap, left, page.y, wide)
+            width = min(last + slot - left, _BAR_WIDEST)
+            scale = ColourScale(first.limits, sheet.style.cmap)
+            slim_bar(page, scale, left, page.y, width)
     page.y += BAR_INCHES if any(column.limits for column in columns) else 0.0

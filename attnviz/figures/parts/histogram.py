@@ -1,13 +1,13 @@
-"""A histogram of cells of which some are kept and the others are not."""
+"""A histogram of the values of all cells, those that are kept apart from the others."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, Rect, tick_text, ticks
 from attnviz.figures.parts.plots import framed
 
@@ -15,87 +15,121 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.domain import BoolArray, FloatArray
-    from attnviz.figures.parts.page import Sheet
+    from attnviz.figures.parts.page import Page, Sheet
+    from attnviz.figures.parts.plots import Frame
+
+_HEIGHT = 1.3
+_BINS = 48
 
 
-def kept_histogram(
+class _Bins(NamedTuple):
+    """Edges (n + 1,) along the axis and, per bin, the numbers of kept and of other cells.
+
+    log: the axis is that of the logarithms to base 10.
+    """
+
+    edges: NDArray[np.float64]
+    kept: NDArray[np.intp]
+    others: NDArray[np.intp]
+    log: bool
+
+    def position(self, value: float) -> float:
+        """Where a value lies along the axis."""
+        return math.log10(value) if self.log else value
+
+
+def split_histogram(
     sheet: Sheet,
     values: FloatArray,
     kept: BoolArray,
     colours: tuple[str, str],
     heading: str,
-    border: float | None = None,
+    threshold: float | None = None,
 ) -> None:
-    """How the values of all cells are distributed: kept and dropped stacked, the border as a line.
+    """The distribution of all values, kept cells and others stacked, and the threshold as a line.
 
-    The axis is logarithmic where a linear one would hold nearly all cells in its first bars.
-    colours: of the kept and of the dropped cells. border: where the line stands, wherever the
-    values lie; None is at the lowest of the kept, which the heading then names.
+    The axis is logarithmic where a linear one would put nearly all cells into its first bins.
+    colours: of the kept cells and of the others. threshold: None takes the lowest value that is
+    kept, which the heading then names.
     """
-    height = 1.3
-    page = sheet.room(height)
-    decades = border is None and _lie_over_decades(values)
-    along = np.log10(values.astype(np.float64)) if decades else values
-    edges = _bin_edges(along, border)
-    low, high = float(edges[0]), float(edges[-1])
-    dropped = np.histogram(along[~kept], bins=edges)[0]
-    stays = np.histogram(along[kept], bins=edges)[0]
-    tallest = float((dropped + stays).max())
-    rect = Rect(MARGIN, page.y, sheet.width, height)
-    if border is None and kept.any() and not kept.all():
-        border = float(values[kept].min())
-        heading += f", from {ink.number(border, 3)} (dashed)"
-    frame = framed(page, rect, (low, high), (0.0, tallest), heading)
-    for index in range(len(edges) - 1):
-        left, right = frame.across(float(edges[index])), frame.across(float(edges[index + 1]))
+    page = sheet.room(_HEIGHT)
+    bins = _count(values, kept, threshold)
+    if threshold is None and kept.any() and not kept.all():
+        threshold = float(values[kept].min())
+        heading += f", from {theme.number(threshold, 3)} (dashed)"
+    rect = Rect(MARGIN, page.y, sheet.width, _HEIGHT)
+    x = float(bins.edges[0]), float(bins.edges[-1])
+    frame = framed(page, rect, x, (0.0, float((bins.kept + bins.others).max())), heading)
+    _draw_bars(page, frame, bins, colours)
+    _draw_ticks(page, frame, bins, rect)
+    if threshold is not None:
+        at = frame.across(bins.position(threshold))
+        page.stroke([[at, frame.box.top], [at, frame.box.bottom]], theme.INK, 0.9, dashed=True)
+    page.y += _HEIGHT
+
+
+def _count(values: FloatArray, kept: BoolArray, threshold: float | None) -> _Bins:
+    log = threshold is None and _spans_decades(values)
+    positions = np.log10(values.astype(np.float64)) if log else values
+    edges = _bin_edges(positions, threshold)
+    inside = np.histogram(positions[kept], bins=edges)[0]
+    outside = np.histogram(positions[~kept], bins=edges)[0]
+    return _Bins(edges, inside, outside, log)
+
+
+def _draw_bars(page: Page, frame: Frame, bins: _Bins, colours: tuple[str, str]) -> None:
+    """The other cells at the bottom, the kept ones on top of them."""
+    edges = bins.edges.tolist()
+    for index, counts in enumerate(zip(bins.others.tolist(), bins.kept.tolist(), strict=True)):
+        left, right = frame.across(edges[index]), frame.across(edges[index + 1])
         base = 0.0
-        for amount, colour in ((dropped[index], colours[1]), (stays[index], colours[0])):
-            if amount:
-                bottom, top = frame.down(base), frame.down(base + float(amount))
+        for count, colour in zip(counts, reversed(colours), strict=True):
+            if count:
+                bottom, top = frame.down(base), frame.down(base + count)
                 page.block(Rect(left, top, right - left - 0.008, bottom - top), colour)
-                base += float(amount)
+                base += count
+
+
+def _draw_ticks(page: Page, frame: Frame, bins: _Bins, rect: Rect) -> None:
     most = max(5, int(rect.width / 0.7))
-    marks = _decade_marks(low, high, most) if decades else ticks(low, high, most=most)
-    texts = [ink.number(mark, 1) for mark in marks] if decades else tick_text(marks)
-    for mark, words in zip(marks, texts, strict=True):
-        x = frame.across(math.log10(mark) if decades else mark)
-        half = ink.text_width(words) / 2
+    values = _log_ticks(*frame.x, most) if bins.log else ticks(*frame.x, most=most)
+    if len(values) < 2 and not bins.log:
+        values = ticks(*frame.x, most=2 * most)
+    labels = [theme.number(value, 1) for value in values] if bins.log else tick_text(values)
+    for value, label in zip(values, labels, strict=True):
+        x = frame.across(bins.position(value))
+        half = theme.text_width(label) / 2
         if rect.left <= x - half and x + half <= rect.right:
-            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
-            page.text(x, frame.box.bottom + 0.135, words, align="center")
-    if border is not None:
-        x = frame.across(math.log10(border) if decades else border)
-        page.stroke([[x, frame.box.top], [x, frame.box.bottom]], ink.INK, 0.9, dashed=True)
-    page.y += height
+            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
+            page.text(x, frame.box.bottom + 0.135, label, align="center")
 
 
-def _lie_over_decades(values: FloatArray) -> bool:
+def _spans_decades(values: FloatArray) -> bool:
     low, high = float(values.min()), float(values.max())
     return low > 0 and high > 20 * float(np.median(values))
 
 
-def _decade_marks(low: float, high: float, most: int) -> list[float]:
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """Powers of ten between 10^low and 10^high, and 2 and 5 times them where there is room."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     for factors in ((1, 2, 5), (1, 3), (1,)):
-        marks = [factor * 10.0**power for power in powers for factor in factors]
-        marks = [mark for mark in marks if low <= math.log10(mark) <= high]
-        if len(marks) <= most:
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        values = [value for value in values if low <= math.log10(value) <= high]
+        if len(values) <= most:
             break
-    return marks
+    return values
 
 
-def _bin_edges(values: FloatArray, border: float | None) -> NDArray[np.float64]:
-    """Edges of the bars; one stands at the border, so that no bar holds values of both sides."""
-    count = 48
-    low, high = float(values.min()), float(values.max())
-    if border is not None:
-        low, high = min(low, border), max(high, border)
+def _bin_edges(positions: FloatArray, threshold: float | None) -> NDArray[np.float64]:
+    """Edges of the bins; one lies at the threshold, so that no bin holds values of both sides."""
+    low, high = float(positions.min()), float(positions.max())
+    if threshold is not None:
+        low, high = min(low, threshold), max(high, threshold)
     if high <= low:
         low, high = low - abs(low) / 2 - 1e-12, high + abs(high) / 2 + 1e-12
-    if border is None:
-        return np.linspace(low, high, count + 1)
-    step = (high - low) / count
-    before = math.ceil((border - low) / step)
-    steps = np.arange(count + 2, dtype=np.float64) - before
-    return np.asarray(border + step * steps, np.float64)
+    if threshold is None:
+        return np.linspace(low, high, _BINS + 1)
+    step = (high - low) / _BINS
+    before = math.ceil((threshold - low) / step)
+    steps = np.arange(_BINS + 2, dtype=np.float64) - before
+    return np.asarray(threshold + step * steps, np.float64)

@@ -1,4 +1,4 @@
-"""Where panels go: plain arithmetic in inches, measured from the top left corner of the page."""
+"""Layout arithmetic in inches, measured from the top left corner of the page."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import math
 import re
 from typing import NamedTuple
 
+from attnviz.domain.choices import NARROWEST_INCHES
+
 MARGIN = 0.03
 GAP = 0.09
 SLOT_MIN = 1.02
-"""Narrowest panel that still takes a title such as "Head 3 · H 5.87" at 7.5 pt."""
+"""Narrowest panel with room for a title such as "Head 3 · H 5.87" at 7.5 pt."""
 FLAT_MIN = 0.5
-"""Height in inches below which a panel of a wide picture would be a mere strip."""
+"""Least height, in inches, of the panel of a wide image."""
 SLOT_TIGHT = 0.74
-"""Narrowest panel of a tall picture, which takes the short wording of a title."""
+"""Narrowest panel of a tall image, with room for the short form of a title."""
 PANEL_MAX = 2.6
-"""Tallest panel in inches; taller ones become narrower."""
+"""Tallest panel in inches; taller ones are scaled down."""
 ASPECT_MAX = 12.0
 PAGE_HEIGHT = 9.0
-WIDTH_MIN = 2.0
+WIDTH_MIN = NARROWEST_INCHES
 """Narrowest figure, in inches, whose headings fit at 7 pt."""
 
 
@@ -42,7 +44,7 @@ class Rect(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Equal slots side by side, each with one panel of the picture's shape at its left."""
+    """Equal slots side by side, each with a panel of the image's shape at its left."""
 
     columns: int
     slot: float
@@ -51,32 +53,35 @@ class Grid(NamedTuple):
 
 
 def shown_aspect(height: float, width: float) -> float:
-    """Width over height of a panel: the picture's, but for shapes beyond 12 to 1."""
+    """Aspect ratio (width / height) of a panel: that of the image, limited to 12 : 1."""
     return min(max(width / height, 1 / ASPECT_MAX), ASPECT_MAX)
 
 
-def grid_of(count: int, width: float, aspect: float, *, at_least: int = 1) -> Grid:
+def grid_of(
+    count: int, width: float, aspect: float, *, at_least: int = 1, tallest: float = PANEL_MAX
+) -> Grid:
     """Columns and panel size for ``count`` panels across ``width`` inches.
 
-    As many columns as stay readable, evened out, so that 7 panels become 4 + 3 and not 6 + 1; more
-    and narrower ones where tall panels would fill the page.
-    at_least: so many columns in a single row, so that a few panels do not become giants.
+    As many columns as remain readable, in even rows: 7 panels become 4 + 3, not 6 + 1. Tall panels
+    get more and narrower columns, so that they do not fill the page.
+    at_least: columns of a single row, so that a few panels do not become huge. tallest: height of
+    panels in inches.
     """
     narrowest = max(SLOT_MIN, min(FLAT_MIN * aspect, (width - GAP) / 2))
     most = max(1, int((width + GAP) / (narrowest + GAP)))
     tightest = max(most, int((width + GAP) / (SLOT_TIGHT + GAP)))
-    highest = min(PANEL_MAX, 0.5 * width)
+    limit = min(tallest, 0.5 * width)
     fewest = min(at_least, most) if count <= most else 1
     columns = fewest
     for rows in range(math.ceil(count / most), 0, -1):
-        more = max(math.ceil(count / rows), fewest)
-        if more > tightest:
+        needed = max(math.ceil(count / rows), fewest)
+        if needed > tightest:
             break
-        columns = more
-        if _slot(width, columns) / aspect <= highest:
+        columns = needed
+        if _slot(width, columns) / aspect <= limit:
             break
     slot = _slot(width, columns)
-    panel_height = min(slot / aspect, PANEL_MAX)
+    panel_height = min(slot / aspect, tallest)
     panel_width = panel_height * aspect
     return Grid(columns, min(slot, max(panel_width, SLOT_MIN)), panel_width, panel_height)
 
@@ -86,7 +91,7 @@ def _slot(width: float, columns: int) -> float:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers between low and high: at most ``most``, steps of 1, 2 or 5 times 10^k."""
+    """Round numbers between low and high, at most ``most``, in steps of 1, 2 or 5 times 10^k."""
     span = (high - low) or 1.0
     raw = span / max(most - 1, 1)
     power = 10.0 ** math.floor(math.log10(raw))
@@ -97,25 +102,25 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_text(values: list[float]) -> list[str]:
-    """Tick values with the same number of decimals each, as few as keep them exact.
+    """Tick labels with the same number of decimals, as few as are exact.
 
-    Small values are written with powers of ten instead: 2e-4, 4e-4.
+    Small values are in scientific notation: 2e-4, 4e-4.
     """
     largest = max(map(abs, values), default=0.0)
     if 0 < largest < 1e-3:
-        return _powers(values)
+        return _scientific(values)
     for decimals in range(6):
         if all(abs(round(v, decimals) - v) <= 1e-9 * largest for v in values):
             return [f"{v:.{decimals}f}" for v in values]
     return [f"{v:g}" for v in values]
 
 
-def _powers(values: list[float]) -> list[str]:
-    """Values with powers of ten, with as many digits as give them exactly: 0, 5e-5, 1.5e-4."""
-    words = ["0"]
+def _scientific(values: list[float]) -> list[str]:
+    """Values in scientific notation with as few digits as are exact: 0, 5e-5, 1.5e-4."""
+    labels = ["0"]
     for digits in range(6):
-        words = ["0" if v == 0 else f"{v:.{digits}e}" for v in values]
-        if all(math.isclose(float(word), v) for word, v in zip(words, values, strict=True)):
+        labels = ["0" if v == 0 else f"{v:.{digits}e}" for v in values]
+        if all(math.isclose(float(label), v) for label, v in zip(labels, values, strict=True)):
             break
-    trimmed = (re.sub(r"\.?0*e", "e", word) if "." in word else word for word in words)
-    return [word.replace("e-0", "e-") for word in trimmed]
+    trimmed = (re.sub(r"\.?0*e", "e", label) if "." in label else label for label in labels)
+    return [label.replace("e-0", "e-") for label in trimmed]

@@ -1,6 +1,6 @@
-"""Many small maps in named rows and named columns.
+"""A table of small maps with named rows and columns.
 
-Layers or queries down and heads across, or heads or layers down and checkpoints across.
+Rows are layers or queries and columns heads, or rows are heads or layers and columns checkpoints.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.colour_bars import BAR_INCHES, SHARED_BAR_INCHES
 from attnviz.figures.parts.layout import MARGIN, Rect
-from attnviz.figures.parts.panels import Edges, Panel, map_panel, panel_image
+from attnviz.figures.parts.panels import Edges, Panel, draw_panel, map_panel
 from attnviz.figures.parts.scale import Limits, from_zero
 
 if TYPE_CHECKING:
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from attnviz.domain import DrawStyle, FloatArray
     from attnviz.figures.parts.page import Page, Sheet
 
-OWN_SCALES = "each map from 0 to the value below it"
-"""How a table states its scale when every map has its own."""
+OWN_SCALES = "each map from 0 to the number next to it"
+"""The colour scale, as the foot states it, if every map has its own."""
 _GAP = 0.06
 _SMALLEST = 0.44
+_SMALLEST_OF_HEADS = 0.4, 0.28
+"""Minimum width and height of panels in a table of heads, where one page is worth small maps."""
 _LARGEST, _LARGEST_FLOWING = 1.5, 1.15
 _PARTS = 3
-"""Most parts of a table that stand side by side."""
-_APART = 0.2
+"""Maximum number of parts of a table side by side."""
+_PART_GAP = 0.2
 _HEADER = 0.16
 _BELOW = 0.125
 _SWATCH = 0.075
@@ -35,17 +38,22 @@ _SWATCH = 0.075
 
 @dataclass(frozen=True)
 class Heading:
-    """The name of a row or column, in wordings from long to short, and the colour it goes by."""
+    """The name of a row or column, from long to short, and its colour if it has one."""
 
     titles: tuple[str, ...]
     swatch: str | None = None
 
 
 class Content(NamedTuple):
-    """The panels of a table (rows, columns), and a short text under every one, or None."""
+    """The panels of a table (rows, columns) and a short text for each of them, if any."""
 
     panels: list[list[Panel]]
-    below: list[list[str]] | None
+    texts: list[list[str]] | None
+
+    @property
+    def text_width(self) -> float:
+        """The width of the longest text in inches; 0 without texts."""
+        return max((theme.text_width(text) for row in self.texts or () for text in row), default=0)
 
 
 def content_of(
@@ -54,43 +62,44 @@ def content_of(
     shared: Limits | None,
     marks: Sequence[tuple[Edges, ...]] | None = None,
 ) -> Content:
-    """Maps (R, C, gh, gw), on the shared scale or each from 0 to its highest value, told below.
+    """Maps (R, C, gh, gw) on the shared scale, or each from 0 to its maximum, written next to it.
 
-    marks: the lines on all panels of a row.
+    marks: lines on all panels of a row.
     """
     highest = attention.max(axis=(2, 3)).tolist()
     panels = [
         [
             map_panel(("",), values, style, shared or from_zero(most), edges=edges)
-            for values, most in zip(row, mosts, strict=True)
+            for values, most in zip(row, maxima, strict=True)
         ]
-        for row, mosts, edges in zip(
+        for row, maxima, edges in zip(
             attention, highest, marks or [()] * len(attention), strict=True
         )
     ]
-    return Content(panels, None if shared else [[ink.number(v) for v in row] for row in highest])
+    return Content(panels, None if shared else [[theme.number(v) for v in row] for row in highest])
 
 
 class Cells(NamedTuple):
-    """Size of a grid in inches: columns in a block, blocks below each other, panels, indent.
+    """The layout of a table: columns per block, number of blocks, sizes of cells in inches.
 
-    whole: the rows of a block are kept on one page.
+    whole: the rows of a block stay on one page. beside: texts are beside panels, not below them.
     """
 
     columns: int
     blocks: int
     slot: float
-    wide: float
-    high: float
+    panel_width: float
+    panel_height: float
     indent: float
     whole: bool
+    beside: bool = False
 
     def width(self) -> float:
-        """From the row names to the right edge of the last column."""
+        """From the start of the row names to the right edge of the last column."""
         return self.indent + self.columns * (self.slot + _GAP) - _GAP
 
 
-def measure(
+def fit_grid(
     width: float,
     rows: Sequence[Heading],
     columns: int,
@@ -99,48 +108,52 @@ def measure(
     *,
     below: bool,
     page: float = 0.0,
+    beside: float = 0.0,
 ) -> Cells:
-    """How a grid fits into ``width`` inches; columns that do not fit go on in further blocks.
+    """Fit a table into ``width`` inches; columns that do not fit continue in further blocks.
 
-    tallest: inches that all rows of a block may take, as far as panels stay readable.
-    below: whether a text stands under every panel. page: where rows would not stay readable, they
-    are not made as small as possible but go on over pages that have room for so many inches.
+    tallest: height in inches for all rows of a block, as far as panels remain readable.
+    below: whether there is text below each panel. page: the height of a page in inches, of a table
+    whose rows may continue on further pages; 0 if they may not. Then panels are smaller before
+    there is a second page. beside: width of a text beside each panel.
     """
-    indent = max(ink.text_width(row.titles[0]) for row in rows) + 0.08
+    narrowest, lowest = _SMALLEST_OF_HEADS if page else (_SMALLEST, _SMALLEST)
+    indent = max(theme.text_width(row.titles[0]) for row in rows) + 0.08
     indent += max(_indent(row) for row in rows)
     room = width - indent
-    smallest = max(_SMALLEST, min(0.3 * aspect, room))
+    smallest = max(narrowest, min((lowest if page else 0.3) * aspect, room)) + beside
     most = max(1, int((room + _GAP) / (smallest + _GAP)))
     blocks = -(-columns // most)
     across = -(-columns // blocks)
     slot = (room - (across - 1) * _GAP) / across
-    high = min(slot / aspect, _LARGEST)
-    beside = _GAP + (_BELOW if below else 0.0)
-    fitting = tallest / len(rows) - beside
-    whole = fitting >= min(high, _SMALLEST) or not page
+    height = min((slot - beside) / aspect, _LARGEST)
+    between = _GAP + (_BELOW if below else 0.0)
+    fitting = tallest / len(rows) - between
+    whole = fitting >= min(height, lowest) or not page
     if whole:
-        high = min(high, max(_SMALLEST, fitting))
+        height = min(height, max(lowest, fitting))
     else:
-        high = _over_pages(min(high, _LARGEST_FLOWING), beside, len(rows), tallest, page)
-    wide = high * aspect
-    return Cells(across, blocks, min(slot, max(wide, _SMALLEST)), wide, high, indent, whole)
+        height = _over_pages(min(height, _LARGEST_FLOWING), between, len(rows), tallest, page)
+    panel = height * aspect
+    slot = min(slot, max(panel, narrowest) + beside)
+    return Cells(across, blocks, slot, panel, height, indent, whole, beside > 0)
 
 
-def _over_pages(high: float, beside: float, rows: int, first: float, page: float) -> float:
-    """The height of panels, ``high``, or down to a fifth less where that takes fewer pages.
+def _over_pages(height: float, beside: float, rows: int, first: float, page: float) -> float:
+    """The height of panels: ``height``, or up to a fifth less if that saves a page.
 
-    beside: what a row has besides its panel. first, page: the inches of the page that rows begin
-    on and of every other.
+    beside: the rest of a row's height. first, page: the height for rows on the first page and on
+    every other.
     """
 
-    def pages(height: float) -> int:
-        step = height + beside
+    def pages(panel: float) -> int:
+        step = panel + beside
         return 1 + max(0, math.ceil((rows - first // step) / max(1, page // step)))
 
     # The number of rows on a page changes only where a whole number of them fills it.
     full = (inches / count - beside for inches in (first, page) for count in range(1, rows + 1))
-    heights = [high, *(each - 1e-6 for each in full if 0.8 * high <= each < high)]
-    return min(heights, key=lambda height: (pages(height), -height))
+    heights = [height, *(each - 1e-6 for each in full if 0.8 * height <= each < height)]
+    return min(heights, key=lambda panel: (pages(panel), -panel))
 
 
 def draw_table(
@@ -151,35 +164,39 @@ def draw_table(
     cells: Cells,
     edge: float = MARGIN,
 ) -> None:
-    """The panels under the names of their columns and beside those of their rows.
+    """The panels with the names of columns above and of rows beside them.
 
-    edge: where the names of the rows begin, in inches from the left.
+    edge: the left edge of the row names in inches.
     """
-    panels, below = content
-    step = cells.high + (_BELOW if below else 0.0) + _GAP
+    panels, texts = content
+    step = cells.panel_height + (_BELOW if texts and not cells.beside else 0.0) + _GAP
     for start in range(0, len(columns), cells.columns):
         chosen = range(start, min(start + cells.columns, len(columns)))
         sheet.skip(0.04)
         page = None
-        whole = _HEADER + len(rows) * step
-        if cells.whole and whole < sheet.limit - MARGIN:
-            sheet.room(whole)
+        total = _HEADER + len(rows) * step
+        if cells.whole and total < sheet.limit - MARGIN:
+            sheet.room(total)
         for index, row in enumerate(rows):
-            present = sheet.room(step if page else step + _HEADER)
-            if present is not page:
-                page = present
+            current = sheet.room(step if page else step + _HEADER)
+            if current is not page:
+                page = current
                 _titles(page, [columns[k] for k in chosen], cells, edge)
-            _row_name(page, row, edge, page.y + cells.high / 2 + 0.035)
-            for place, k in enumerate(chosen):
-                left = edge + cells.indent + place * (cells.slot + _GAP)
-                box = Rect(left, page.y, cells.wide, cells.high)
-                panel_image(page, panels[index][k], box)
-                if below:
-                    page.text(left, box.bottom + 0.1, below[index][k], colour=ink.QUIET)
+            _row_name(page, row, edge, page.y + cells.panel_height / 2 + 0.035)
+            for column, k in enumerate(chosen):
+                left = edge + cells.indent + column * (cells.slot + _GAP)
+                box = Rect(left, page.y, cells.panel_width, cells.panel_height)
+                draw_panel(page, panels[index][k], box)
+                if texts and cells.beside:
+                    page.text(
+                        box.right + 0.03, box.bottom - 0.01, texts[index][k], colour=theme.QUIET
+                    )
+                elif texts:
+                    page.text(left, box.bottom + 0.1, texts[index][k], colour=theme.QUIET)
             page.y += step
 
 
-def draw_heads(
+def draw_head_table(
     sheet: Sheet,
     rows: Sequence[Heading],
     heads: Sequence[int],
@@ -188,36 +205,58 @@ def draw_heads(
     shared: Limits | None,
     marks: Sequence[tuple[Edges, ...]] | None = None,
 ) -> None:
-    """The maps (R, H, gh, gw) of heads, heads across; on the rest of the page if they fit there.
+    """Maps (R, H, gh, gw), one column per head, on the rest of the page if they fit there.
 
-    Where few heads leave room beside them, the rows go on to their right.
-    marks: the lines on all panels of a row.
+    If few heads leave room beside them, the rows continue to their right, or the texts are beside
+    the maps, whichever makes the maps larger. marks: lines on all panels of a row.
     """
-    columns = [Heading((f"Head {head}", str(head)), ink.head_colour(head)) for head in heads]
+    columns = [Heading((f"Head {head}", str(head)), theme.head_colour(head)) for head in heads]
     content = content_of(attention, sheet.style, shared, marks)
-    rest = sheet.limit - sheet.pages[-1].y - _HEADER - (0.4 if shared else 0.1)
-
-    def measured(parts: int) -> tuple[Cells, int, float]:
-        """With the rows in so many parts side by side: the cells, rows a part, inches a part."""
-        many = -(-len(rows) // parts)
-        width = (sheet.width - (parts - 1) * _APART) / parts
-        below = content.below is not None
-        size = (width, rows[:many], len(columns), aspect, rest)
-        cells = measure(*size, below=below, page=sheet.limit - MARGIN - _HEADER)
-        return cells, many, width + _APART
-
-    options = [measured(parts) for parts in range(1, min(len(rows), _PARTS) + 1)]
-    fitting = [option for option in options if option[0].whole and option[0].blocks == 1]
-    cells, many, across = max(fitting, key=lambda option: option[0].high, default=options[0])
+    cells, per_part, across = _fit_heads(sheet, rows, len(columns), content, aspect, shared)
     top, ends = sheet.pages[-1].y, []
-    for index, start in enumerate(range(0, len(rows), many)):
+    for index, start in enumerate(range(0, len(rows), per_part)):
         if index:
             sheet.pages[-1].y = top
-        chosen = slice(start, start + many)
-        part = Content(content.panels[chosen], content.below and content.below[chosen])
+        chosen = slice(start, start + per_part)
+        part = Content(content.panels[chosen], content.texts and content.texts[chosen])
         draw_table(sheet, rows[chosen], columns, part, cells, MARGIN + index * across)
         ends.append(sheet.pages[-1].y)
     sheet.pages[-1].y = ends[0]  # the first part has the most rows
+
+
+def _fit_heads(
+    sheet: Sheet,
+    rows: Sequence[Heading],
+    columns: int,
+    content: Content,
+    aspect: float,
+    shared: Limits | None,
+) -> tuple[Cells, int, float]:
+    """The layout with the largest maps: its cells, rows per part, and inches per part."""
+    bar = SHARED_BAR_INCHES if shared else BAR_INCHES
+    rest = sheet.limit - sheet.pages[-1].y - _HEADER - bar - 0.1
+
+    def in_parts(parts: int, *, beside: bool = False) -> tuple[Cells, int, float]:
+        """The layout with the rows in ``parts`` side by side, rows per part, inches per part."""
+        per_part = -(-len(rows) // parts)
+        width = (sheet.width - (parts - 1) * _PART_GAP) / parts
+        cells = fit_grid(
+            width,
+            rows[:per_part],
+            columns,
+            aspect,
+            rest,
+            below=content.texts is not None and not beside,
+            page=sheet.limit - MARGIN - _HEADER,
+            beside=content.text_width + 0.05 if beside else 0.0,
+        )
+        return cells, per_part, width + _PART_GAP
+
+    options = [in_parts(parts) for parts in range(1, min(len(rows), _PARTS) + 1)]
+    if content.texts:
+        options.append(in_parts(1, beside=True))
+    fitting = [option for option in options if option[0].whole and option[0].blocks == 1]
+    return max(fitting, key=lambda option: option[0].panel_height, default=options[0])
 
 
 def _indent(heading: Heading) -> float:
@@ -232,18 +271,18 @@ def _row_name(page: Page, row: Heading, left: float, base: float) -> None:
 
 
 def _titles(page: Page, columns: Sequence[Heading], cells: Cells, edge: float) -> None:
-    """The longest wording that fits above every column, else as much of the shortest as fits."""
+    """The longest titles that fit above all columns, or the shortest, cut to fit."""
     ranks = range(max(len(column.titles) for column in columns))
     for rank in ranks:
-        named = [(column.titles[min(rank, len(column.titles) - 1)], column) for column in columns]
-        widths = (ink.text_width(each) + _indent(column) for each, column in named)
+        titled = [(column.titles[min(rank, len(column.titles) - 1)], column) for column in columns]
+        widths = (theme.text_width(each) + _indent(column) for each, column in titled)
         if max(widths) <= cells.slot:
             break
-    for place, (each, column) in enumerate(named):
-        left = edge + cells.indent + place * (cells.slot + _GAP)
-        shown = ink.shortened(each, cells.slot - _indent(column))
+    for index, (each, column) in enumerate(titled):
+        left = edge + cells.indent + index * (cells.slot + _GAP)
+        title = theme.shorten(each, cells.slot - _indent(column))
         if column.swatch:
             page.block(Rect(left, page.y + 0.035, _SWATCH, _SWATCH), column.swatch)
             left += _SWATCH + 0.04
-        page.text(left, page.y + 0.11, shown)
+        page.text(left, page.y + 0.11, title)
     page.y += _HEADER

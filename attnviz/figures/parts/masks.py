@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from attnviz.domain import BoolArray
 
 
-def outline(mask: BoolArray) -> list[NDArray[np.float64]]:
-    """The edges between kept and other cells, as straight runs.
+def mask_outline(mask: BoolArray) -> list[NDArray[np.float64]]:
+    """The edges between cells inside and outside of a mask (gh, gw), as straight runs.
 
     Each run is (2, 2): its two ends as (x, y) in cells, 0..gw and 0..gh. The border of the grid is
     an edge of the cells that touch it.

@@ -1,28 +1,23 @@
-"""Matrices of tokens by tokens as panels: cells by their area, names of tokens, colour bars."""
+"""Token-by-token matrices as panels, with token labels and colour bars."""
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
-from attnviz.figures.parts.layout import GAP, MARGIN, Rect, tick_text, ticks
-from attnviz.figures.parts.overlay import colour
-from attnviz.figures.parts.panels import BAR_INCHES, TITLE_INCHES, gradient, slim_bar
-from attnviz.figures.parts.scale import Limits
-from attnviz.figures.parts.token_axis import TokenAxis, gaps_drawn
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar, ticked_bar
+from attnviz.figures.parts.layout import GAP, MARGIN, Rect
+from attnviz.figures.parts.panels import TITLE_INCHES
+from attnviz.figures.parts.token_axis import TokenAxis, draw_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnviz.domain import ByteArray, FloatArray, MatrixMaps, ModelInfo, Size
     from attnviz.figures.parts.page import Page, Sheet
-
-LOGIT_CMAP = "RdBu_r"
-"""Colours of values of either sign, white at 0."""
 
 _INDENT = 0.5
 _LABELS = 0.16
@@ -31,49 +26,19 @@ _LARGE_MOST = 3.2
 _SMALL_LEAST = 1.15
 
 
-class Colours(NamedTuple):
-    """How values become colours."""
-
-    limits: Limits
-    cmap: str
-    log: bool = False
-
-    def of(self, values: FloatArray) -> ByteArray:
-        """Colours (..., 3) of values of any shape."""
-        if not self.log:
-            return colour(values, self.limits, self.cmap)
-        low, high = (math.log(value) for value in self.limits)
-        levels = np.log(np.maximum(values, self.limits.low)).astype(np.float32)
-        return colour(levels, Limits(low, high), self.cmap)
-
-    @property
-    def ends(self) -> tuple[str, str]:
-        """The limits in words; those of logarithms may be powers of ten apart."""
-        if self.log:
-            return ink.number(self.limits.low), ink.number(self.limits.high)
-        return ink.number_pair(*self.limits)
-
-    def level(self, value: float) -> float:
-        """Where a value stands between the limits, 0..1."""
-        low, high = self.limits
-        if self.log:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        return (value - low) / (high - low)
-
-
 class Matrix(NamedTuple):
-    """One matrix to draw: titles from long to short, cells (n, n)."""
+    """One matrix to draw: titles from long to short, values (n, n) of its cells."""
 
     titles: tuple[str, ...]
     values: FloatArray
-    colours: Colours
+    scale: ColourScale
     swatch: str | None = None
 
 
 def draw_matrices(
     sheet: Sheet, maps: MatrixMaps, model: ModelInfo, pairs: Sequence[tuple[Matrix, Matrix]]
 ) -> None:
-    """Pairs of matrices side by side, as large as they fit, under their titles."""
+    """Pairs of matrices side by side, as large as fits, under their titles."""
     room = sheet.width - _INDENT
     across = 1 if len(pairs) == 1 else max(1, int((room + GAP) / (2 * (_SMALL_LEAST + GAP))))
     columns = 2 * across
@@ -84,104 +49,74 @@ def draw_matrices(
         page = sheet.room(height)
         row = [matrix for pair in pairs[start : start + across] for matrix in pair]
         rank = _rank(row, side)
-        for place, matrix in enumerate(row):
-            left = MARGIN + _INDENT + place * (side + GAP)
+        for index, matrix in enumerate(row):
+            left = MARGIN + _INDENT + index * (side + GAP)
             box = page.snapped(Rect(left, page.y + TITLE_INCHES, side, side))
             axis = TokenAxis(maps.edges, maps.grid, model, box.width)
             indent = 0.0
             if matrix.swatch:
                 page.block(Rect(left, page.y + 0.03, 0.075, 0.075), matrix.swatch)
                 indent = 0.115
-            title = ink.shortened(matrix.titles[rank], side - indent, ink.TITLE_PT)
-            page.text(left + indent, page.y + TITLE_INCHES - 0.045, title, size=ink.TITLE_PT)
+            title = theme.shorten(matrix.titles[rank], side - indent, theme.TITLE_PT)
+            page.text(left + indent, page.y + TITLE_INCHES - 0.045, title, size=theme.TITLE_PT)
             page.image(partial(_matrix_pixels, matrix, axis), box)
-            outline(page, box)
+            draw_border(page, box)
             _cls_lines(page, axis, box)
-            _across(page, axis, box)
-            if place == 0:
+            _names_below(page, axis, box)
+            if index == 0:
                 names_along(page, axis, box)
             top = box.bottom + _LABELS
             if large:
-                ticked_bar(page, matrix.colours, maps.tokens, Rect(left, top, side, 0.06))
+                ticked_bar(page, matrix.scale, maps.tokens, Rect(left, top, side, 0.06))
             else:
-                words = matrix.colours.ends
-                slim_bar(page, matrix.colours.limits, matrix.colours.cmap, left, top, side, words)
+                slim_bar(page, matrix.scale, left, top, side)
         page.y += height
-
-
-_TICKED = 0.24
 
 
 def _rank(row: Sequence[Matrix], width: float) -> int:
     for rank in range(3):
-        if all(ink.text_width(m.titles[rank], ink.TITLE_PT) <= width - 0.12 for m in row):
+        if all(theme.text_width(m.titles[rank], theme.TITLE_PT) <= width - 0.12 for m in row):
             return rank
     return 2
 
 
 def _matrix_pixels(matrix: Matrix, axis: TokenAxis, size: Size) -> ByteArray:
-    """Cells as pixels, by their area; logarithms are taken of the means, not the other way."""
+    """Cells as pixels, averaged by area; logarithms are taken of the means, not vice versa."""
     finite = matrix.values[np.isfinite(matrix.values)]
     low = float(finite.min()) if finite.size else 0.0
     values = np.nan_to_num(matrix.values, neginf=low)
     down, rows = axis.shares(size.height)
     across, columns = axis.shares(size.width)
-    drawn = np.asarray(down @ values @ across.T, np.float32)
-    return gaps_drawn(matrix.colours.of(drawn), rows, columns)
+    means = np.asarray(down @ values @ across.T, np.float32)
+    return draw_gaps(matrix.scale.colours(means), rows, columns)
 
 
-def outline(page: Page, box: Rect) -> None:
-    """A thin line around a matrix, whose own edge may be white."""
+def draw_border(page: Page, box: Rect) -> None:
+    """A thin line around a matrix, whose edge cells may be white."""
     left, top, right, bottom = box.left, box.top, box.right, box.bottom
     corners = [[left, top], [right, top], [right, bottom], [left, bottom], [left, top]]
-    page.stroke(corners, ink.INK, 0.4)
+    page.stroke(corners, theme.INK, 0.4)
 
 
 def _cls_lines(page: Page, axis: TokenAxis, box: Rect) -> None:
-    """Thin lines between the class token and the other prefix tokens."""
+    """Thin lines between the CLS token and the other prefix tokens."""
     if axis.has_cls and axis.prefix > 1:
-        at = axis.place(1)
-        page.stroke([[box.left, box.top + at], [box.right, box.top + at]], ink.INK, 0.4)
-        page.stroke([[box.left + at, box.top], [box.left + at, box.bottom]], ink.INK, 0.4)
+        at = axis.position(1)
+        page.stroke([[box.left, box.top + at], [box.right, box.top + at]], theme.INK, 0.4)
+        page.stroke([[box.left + at, box.top], [box.left + at, box.bottom]], theme.INK, 0.4)
 
 
 def names_along(page: Page, axis: TokenAxis, box: Rect) -> None:
     """Names of the query tokens, down the left side."""
-    for middle, at, words in axis.labels(across=False):
+    for middle, at, name in axis.labels(across=False):
         y = box.top + middle
-        page.stroke([[box.left - 0.03, y], [box.left, y]], ink.INK, 0.5)
-        page.text(box.left - 0.045, box.top + at + 0.036, words, align="right", colour=ink.QUIET)
+        page.stroke([[box.left - 0.03, y], [box.left, y]], theme.INK, 0.5)
+        page.text(box.left - 0.045, box.top + at + 0.036, name, align="right", colour=theme.QUIET)
 
 
-def _across(page: Page, axis: TokenAxis, box: Rect) -> None:
+def _names_below(page: Page, axis: TokenAxis, box: Rect) -> None:
     """Names of the key tokens, below."""
-    for middle, at, words in axis.labels(across=True):
+    for middle, at, name in axis.labels(across=True):
         x = box.left + middle
-        page.stroke([[x, box.bottom], [x, box.bottom + 0.03]], ink.INK, 0.5)
-        page.text(box.left + at, box.bottom + 0.13, words, align="center", colour=ink.QUIET)
-
-
-def ticked_bar(page: Page, colours: Colours, tokens: int, bar: Rect) -> None:
-    """A colour bar with numbers below it, even attention 1/N among them."""
-    limits = colours.limits
-    bar = page.snapped(bar)
-    page.image(partial(gradient, colours.cmap), bar)
-    ends = colours.ends
-    named = [(limits.low, ends[0]), (limits.high, ends[1])]
-    if colours.log:
-        powers = range(math.ceil(math.log10(limits.low)), math.floor(math.log10(limits.high)) + 1)
-        named += [(1 / tokens, "1/N"), *((10.0**p, ink.number(10.0**p, 1)) for p in powers)]
-    else:
-        inner = ticks(*limits, most=5)
-        named += zip(inner, tick_text(inner), strict=True)
-    taken: list[tuple[float, float]] = []
-    for value, words in named:
-        half = ink.text_width(words) / 2
-        level = colours.level(value)
-        x = bar.left + level * bar.width
-        middle = min(max(x, bar.left + half), bar.right - half)
-        clear = all(abs(middle - other) > half + width + 0.08 for other, width in taken)
-        if clear and 0 <= level <= 1:
-            taken.append((middle, half))
-            page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], ink.QUIET, 0.5)
-            page.text(middle, bar.bottom + 0.125, words, align="center")
+        page.stroke([[x, box.bottom], [x, box.bottom + 0.03]], theme.INK, 0.5)
+        page.text(box.left + at, box.bottom + 0.13, name, align="center", colour=theme.QUIET)

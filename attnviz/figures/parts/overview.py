@@ -1,12 +1,12 @@
-"""The picture and, beside it or below it, plots that go with it."""
+"""The image and, beside or below it, plots."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect
-from attnviz.figures.parts.panels import TITLE_INCHES, panel_image
+from attnviz.figures.parts.panels import TITLE_INCHES, draw_panel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,34 +24,34 @@ _WIDE = 1.7
 def overview(
     sheet: Sheet, panel: Panel, aspect: float, plots: Sequence[Plot], *, below: float = 0.2
 ) -> None:
-    """A panel under its title with plots to its right, or below it where the page is narrow.
+    """A panel under its title, with plots to its right, or below it on a narrow page.
 
-    below: inches that stay free on the page for what has to stand under the plots.
+    below: inches that are kept free on the page for what belongs under the plots.
     """
     height = min(max(sheet.width / 3.4 / aspect, _LEAST), _MOST)
-    wide = min(height * aspect, sheet.width / 3)
-    beside = sheet.width - max(wide, 1.0) > (_WIDE + 2 * GAP) * len(plots)
+    width = min(height * aspect, sheet.width / 3)
+    beside = sheet.width - max(width, 1.0) > (_WIDE + 2 * GAP) * len(plots)
     if not beside:
         height = _LEAST
-        wide = min(height * aspect, sheet.width)
-    tall = height + TITLE_INCHES + 0.02
-    page = sheet.room(tall + (0.0 if beside else len(plots) * (tall + 0.06)) + below)
-    picture_at(page, panel, Rect(MARGIN, page.y, wide, wide / aspect))
+        width = min(height * aspect, sheet.width)
+    step = height + TITLE_INCHES + 0.02
+    page = sheet.room(step + (0.0 if beside else len(plots) * (step + 0.06)) + below)
+    image_at(page, panel, Rect(MARGIN, page.y, width, width / aspect))
     if beside:
-        left = MARGIN + max(wide, 1.0) + 2 * GAP
+        left = MARGIN + max(width, 1.0) + 2 * GAP
         slot = (sheet.width + MARGIN - left - (len(plots) - 1) * 2 * GAP) / len(plots)
         for index, plot in enumerate(plots):
-            plot(page, Rect(left + index * (slot + 2 * GAP), page.y, slot, tall))
-        page.y += tall + 0.06
+            plot(page, Rect(left + index * (slot + 2 * GAP), page.y, slot, step))
+        page.y += step + 0.06
     else:
-        page.y += TITLE_INCHES + wide / aspect + 0.06
+        page.y += TITLE_INCHES + width / aspect + 0.06
         for plot in plots:
-            plot(page, Rect(MARGIN, page.y, sheet.width, tall))
-            page.y += tall + 0.06
+            plot(page, Rect(MARGIN, page.y, sheet.width, step))
+            page.y += step + 0.06
 
 
-def picture_at(page: Page, panel: Panel, box: Rect) -> None:
-    """A panel whose title begins at the top left of ``box``; the pixels stand below the title."""
-    title = ink.shortened(panel.titles[0], max(box.width, 1.0), ink.TITLE_PT)
-    page.text(box.left, box.top + TITLE_INCHES - 0.045, title, size=ink.TITLE_PT)
-    panel_image(page, panel, box._replace(top=box.top + TITLE_INCHES))
+def image_at(page: Page, panel: Panel, box: Rect) -> None:
+    """A panel with its title at the top left of ``box`` and its pixels below the title."""
+    title = theme.shorten(panel.titles[0], max(box.width, 1.0), theme.TITLE_PT)
+    page.text(box.left, box.top + TITLE_INCHES - 0.045, title, size=theme.TITLE_PT)
+    draw_panel(page, panel, box._replace(top=box.top + TITLE_INCHES))

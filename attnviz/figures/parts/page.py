@@ -1,16 +1,15 @@
-"""Pages of a figure: pixels, shapes, strokes and text placed in inches, drawn with few artists.
+"""Pages of a figure: pixels, shapes, strokes and text in inches, drawn with few artists.
 
-There are no axes and no layout solver. A page records what stands on it and becomes one
-matplotlib ``Figure`` with one collection for all shapes and one for all strokes. Pictures and maps
-are made when the figure is saved, at exactly the pixels they cover there (PNG), or fine enough for
-print (PDF, SVG).
+There are no axes and no layout engine. A page records its content and becomes one matplotlib
+``Figure`` with one collection for all shapes and one for all strokes. Images and maps are rendered
+when the figure is saved, at exactly the pixels that they cover (PNG) or at a resolution for print
+(PDF, SVG).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.collections import LineCollection, PolyCollection
@@ -19,7 +18,8 @@ from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
 
 from attnviz.domain import Size
-from attnviz.figures.parts import style as ink
+from attnviz.domain.figure_settings import figure_settings
+from attnviz.figures.parts import fonts, theme
 from attnviz.figures.parts.layout import MARGIN, PAGE_HEIGHT, Rect
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from attnviz.domain import ByteArray, DrawStyle
 
 PRINT_DPI = 300
-"""Least resolution of pictures in PDF and SVG."""
+"""Minimum resolution of images in PDF and SVG."""
 
 
 class Raster(Protocol):
-    """Something that can be painted at any number of pixels, as (h, w, 3) uint8."""
+    """Something that can be rendered at any size, as (h, w, 3) uint8."""
 
     def __call__(self, size: Size, /) -> ByteArray:
-        """The picture at this size."""
+        """The pixels at this size."""
 
 
 class Stroke(NamedTuple):
@@ -52,10 +52,10 @@ class Stroke(NamedTuple):
 
 
 class RasterImage(Artist):
-    """A raster over a rectangle of the page, painted at the pixels it covers.
+    """A raster over a rectangle of the page, rendered at the pixels that it covers.
 
-    cells: rows and columns of a map drawn crisp; in vector files its raster is a whole multiple of
-    them, so that all cells are equal and no viewer can blur more than a fraction of one.
+    cells: rows and columns of a map with crisp cells. In vector files its size is a whole multiple
+    of them, so that all cells are equal and viewers blur no more than a fraction of one.
     """
 
     def __init__(self, raster: Raster, rect: Rect, cells: Size | None, dpi: float) -> None:
@@ -64,15 +64,15 @@ class RasterImage(Artist):
         self.set_zorder(1)
 
     def draw(self, renderer: RendererBase) -> None:
-        """Paint for this renderer."""
+        """Render at the size that the renderer needs."""
         corners = np.array([[self.rect.left, self.rect.top], [self.rect.right, self.rect.bottom]])
         (x0, y1), (x1, y0) = self.get_transform().transform(corners)
         gc = renderer.new_gc()
         if renderer.option_scale_image():
             pixels = self.raster(self._print_size())
-            place = Affine2D().scale(x1 - x0, y1 - y0)
+            transform = Affine2D().scale(x1 - x0, y1 - y0)
             # Renderers take images from the bottom row up.
-            renderer.draw_image(gc, x0, y0, _opaque(pixels[::-1]), place)
+            renderer.draw_image(gc, x0, y0, _opaque(pixels[::-1]), transform)
         else:
             left, bottom = round(x0), round(y0)
             size = Size(max(1, round(y1) - bottom), max(1, round(x1) - left))
@@ -81,11 +81,11 @@ class RasterImage(Artist):
 
     def _print_size(self) -> Size:
         dpi = max(self.dpi, PRINT_DPI)
-        high, wide = self.rect.height * dpi, self.rect.width * dpi
+        height, width = self.rect.height * dpi, self.rect.width * dpi
         if self.cells is None:
-            return Size(max(1, round(high)), max(1, round(wide)))
-        times = max(1, round(high / self.cells.height), round(wide / self.cells.width))
-        return Size(self.cells.height * times, self.cells.width * times)
+            return Size(max(1, round(height)), max(1, round(width)))
+        factor = max(1, round(height / self.cells.height), round(width / self.cells.width))
+        return Size(self.cells.height * factor, self.cells.width * factor)
 
 
 def _opaque(pixels: ByteArray) -> ByteArray:
@@ -94,11 +94,11 @@ def _opaque(pixels: ByteArray) -> ByteArray:
     return out
 
 
-class Words(Artist):
-    """All texts of a page.
+class PageText(Artist):
+    """All text of a page.
 
-    matplotlib's ``Text`` holds on to the renderer that it was drawn with, a page full of pixels,
-    until the garbage collector comes by; so texts live here only while they are drawn.
+    matplotlib's ``Text`` keeps a reference to its renderer, and so to a page of pixels, until the
+    next garbage collection; here ``Text`` objects exist only while they are drawn.
     """
 
     def __init__(self, lines: Sequence[dict[str, Any]]) -> None:
@@ -107,31 +107,31 @@ class Words(Artist):
         self.set_zorder(4)
 
     def texts(self) -> list[Text]:
-        """The texts, ready to be drawn or measured."""
-        made = [Text(**line, parse_math=False, usetex=False) for line in self.lines]
-        for text in made:
+        """The text objects, ready to be drawn or measured."""
+        texts = [Text(**line, parse_math=False, usetex=False) for line in self.lines]
+        for text in texts:
             if self.figure is not None:
                 text.set_figure(self.figure)
             text.set_transform(self.get_transform())
-        return made
+        return texts
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draw all texts."""
+        """Draw all text."""
         for text in self.texts():
             text.draw(renderer)
 
 
 class PageFigure(Figure):
-    """A figure that is saved under the settings it was designed for, whoever saves it."""
+    """A figure that is always saved under the settings that it was designed for."""
 
     def savefig(self, fname: Any, **kwargs: Any) -> None:
         """As ``Figure.savefig``."""
-        with mpl.rc_context(ink.RC):
+        with figure_settings():
             super().savefig(fname, **kwargs)
 
 
 class Page:
-    """One page under construction, ``width`` inches wide and as high as what stands on it."""
+    """One page under construction, ``width`` inches wide and as high as its content."""
 
     def __init__(self, width: float, dpi: int) -> None:
         self.width, self.dpi = width, dpi
@@ -176,28 +176,32 @@ class Page:
         self,
         x: float,
         y: float,
-        words: str,
+        text: str,
         *,
-        size: float = ink.TEXT_PT,
-        colour: str = ink.INK,
+        size: float = theme.TEXT_PT,
+        colour: str = theme.INK,
         align: str = "left",
         bold: bool = False,
-        turned: bool = False,
+        rotated: bool = False,
     ) -> None:
-        """One line of text whose base line starts, is centred or ends at (x, y).
+        """One line of text whose baseline starts, is centred or ends at (x, y).
 
-        turned: reads upwards, centred on x, and starts, is centred or ends at y.
+        rotated: reads upwards, centred on x, and starts, is centred or ends at y.
         """
-        placed: dict[str, Any] = {"rotation": 90, "va": "bottom", "ha": "center"}
-        if turned:
-            placed["va"] = {"left": "bottom", "center": "center", "right": "top"}[align]
+        options: dict[str, Any] = {"rotation": 90, "va": "bottom", "ha": "center"}
+        if rotated:
+            options["va"] = {"left": "bottom", "center": "center", "right": "top"}[align]
         else:
-            placed = {"ha": align, "va": "baseline"}
-        placed |= {"x": x, "y": y, "text": words, "color": colour}
-        self._texts.append(placed | {"fontproperties": ink.font(size, bold=bold)})
+            options = {"ha": align, "va": "baseline"}
+        options |= {"x": x, "y": y, "text": text, "color": colour}
+        self._texts.append(options | {"fontproperties": fonts.font(size, text, bold=bold)})
 
     def figure(self) -> Figure:
         """The page as a matplotlib figure."""
+        with figure_settings():
+            return self._figure()
+
+    def _figure(self) -> Figure:
         height = max(1, round((self.y + MARGIN) * self.dpi)) / self.dpi
         figure = PageFigure(figsize=(self.width, height), dpi=self.dpi, facecolor="white")
         figure.set_layout_engine("none")
@@ -219,7 +223,7 @@ class Page:
                 zorder=3,
             )
             self._add(figure, lines, inches)
-        self._add(figure, Words(self._texts), inches)
+        self._add(figure, PageText(self._texts), inches)
         return figure
 
     @staticmethod
@@ -230,16 +234,16 @@ class Page:
 
 
 class Sheet:
-    """All pages of a figure, filled from the top; what does not fit goes on to the next page.
+    """All pages of a figure, filled from the top; what does not fit goes to the next page.
 
-    foot: the lines that stand at the foot of every page. warning: a line in bold above them.
-    ``running``: the heading of pages that go on with what an earlier one began.
+    foot: lines at the foot of every page. warning: a line in bold above them.
+    ``running``: the heading of further pages of the same content.
     """
 
     def __init__(self, style: DrawStyle, foot: Sequence[str], warning: str = "") -> None:
         self.style, self.foot, self.warning = style, tuple(foot), warning
         self.limit = max(PAGE_HEIGHT, 1.3 * style.width)
-        self.limit -= ink.LINE_INCHES * (len(self.foot) + bool(warning)) + 0.15
+        self.limit -= theme.LINE_INCHES * (len(self.foot) + bool(warning)) + 0.15
         self.pages = [Page(style.width, style.dpi)]
         self.running = ""
 
@@ -249,38 +253,38 @@ class Sheet:
         return self.style.width - 2 * MARGIN
 
     def room(self, height: float) -> Page:
-        """The page that has room for ``height`` more inches: the present one or a new one."""
+        """The page with room for ``height`` more inches: the current one or a new one."""
         page = self.pages[-1]
         if page.y > MARGIN and page.y + height > self.limit:
             page = Page(self.style.width, self.style.dpi)
             self.pages.append(page)
             if self.running:
-                page.text(MARGIN, page.y + 0.1, self.running, size=ink.TITLE_PT, bold=True)
-                page.y += ink.LINE_INCHES + 0.05
+                page.text(MARGIN, page.y + 0.1, self.running, size=theme.TITLE_PT, bold=True)
+                page.y += theme.LINE_INCHES + 0.05
         return page
 
     def break_page(self) -> None:
-        """Begin a new page, unless the present one is empty."""
+        """Begin a new page, unless the current one is empty."""
         if self.pages[-1].y > MARGIN:
             self.pages.append(Page(self.style.width, self.style.dpi))
 
     def skip(self, height: float) -> None:
-        """Leave space, except at the top of a page."""
+        """Add vertical space, except at the top of a page."""
         if self.pages[-1].y > MARGIN:
             self.pages[-1].y += height
 
     def figures(self) -> tuple[Figure, ...]:
-        """The finished pages, each with the foot."""
+        """The finished pages, each with its foot."""
         for index, page in enumerate(self.pages, 1):
             page.y += 0.03
             if self.warning:
-                page.y += ink.LINE_INCHES
-                page.text(MARGIN, page.y - 0.03, self.warning, colour=ink.WARNING, bold=True)
+                page.y += theme.LINE_INCHES
+                page.text(MARGIN, page.y - 0.03, self.warning, colour=theme.WARNING, bold=True)
             for line in self.foot:
-                page.y += ink.LINE_INCHES
-                page.text(MARGIN, page.y - 0.03, line, colour=ink.QUIET)
+                page.y += theme.LINE_INCHES
+                page.text(MARGIN, page.y - 0.03, line, colour=theme.QUIET)
             if len(self.pages) > 1:
-                words = f"page {index} of {len(self.pages)}"
-                page.y += ink.LINE_INCHES
-                page.text(MARGIN, page.y - 0.03, words, colour=ink.QUIET)
+                number = f"page {index} of {len(self.pages)}"
+                page.y += theme.LINE_INCHES
+                page.text(MARGIN, page.y - 0.03, number, colour=theme.QUIET)
         return tuple(page.figure() for page in self.pages)

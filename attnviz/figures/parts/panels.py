@@ -1,4 +1,4 @@
-"""Panels in rows: pictures and maps with their titles, colour bars and marks."""
+"""Panels in rows: images and maps with their titles, colour bars and marks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnviz.domain import Interpolation, Size
-from attnviz.figures.parts import style as ink
-from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect, tick_text, ticks
-from attnviz.figures.parts.overlay import colour, enlarge, mix, overlay_weight, view
+from attnviz.figures.parts import theme
+from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar
+from attnviz.figures.parts.layout import GAP, MARGIN, PANEL_MAX, Rect, grid_of, shown_aspect
+from attnviz.figures.parts.overlay import colour, dimmed, enlarge, model_view, overlay
 from attnviz.figures.parts.scale import Limits, own_limits
 
 if TYPE_CHECKING:
@@ -19,18 +20,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from attnviz.domain import ByteArray, DrawStyle, FloatArray, Picture
+    from attnviz.domain import BoolArray, ByteArray, DrawStyle, FigureImage, FloatArray
     from attnviz.figures.parts.page import Page, Raster, Sheet
 
 TITLE_INCHES = 0.15
-BAR_INCHES = 0.14
 ROW_GAP = 0.09
-_BAR_THICK = 0.055
+_EMPTY = "#f0f0f0"
 _SWATCH = 0.075
 
 
 class Edges(NamedTuple):
-    """Lines on a panel, with a rim: runs (n, 2) of (x, y) as shares of the panel, 0..1."""
+    """Lines on a panel, with a rim: runs (n, 2) of (x, y) in panel coordinates, 0..1."""
 
     runs: tuple[NDArray[np.float64], ...]
     colour: str
@@ -39,18 +39,21 @@ class Edges(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A number beside the point (x, y) of a panel, in shares of the panel."""
+    """A number beside a cell, whose upper right corner is (x, y), in panel coordinates, 0..1."""
 
     x: float
     y: float
-    words: str
+    text: str
+    cell_height: float = 0.0
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel. titles: wordings from long to short; a row uses the longest that fits everywhere.
+    """One panel of a figure.
 
-    limits: those of a colour bar of its own below the panel, or None for no bar.
+    titles: from long to short; all panels of a row use the longest that fits everywhere.
+    limits: of the panel's own colour bar below it; None for no bar. text: inside the
+    panel, in wordings from long to short.
     """
 
     titles: tuple[str, ...]
@@ -60,11 +63,12 @@ class Panel:
     swatch: str | None = None
     edges: tuple[Edges, ...] = ()
     tags: tuple[Tag, ...] = ()
+    text: tuple[str, ...] = ()
 
 
-def panel_aspect(picture: Picture) -> float:
-    """Width over height of what the model saw of the picture."""
-    region = picture.geometry.region
+def panel_aspect(image: FigureImage) -> float:
+    """Aspect ratio (width / height) of the region of the image that the model saw."""
+    region = image.geometry.region
     return shown_aspect(region.bottom - region.top, region.right - region.left)
 
 
@@ -74,27 +78,26 @@ def _map_pixels(
     if how is Interpolation.BILINEAR:
         return colour(enlarge(values, size, how), limits, cmap)
     cells = np.arange(values.size, dtype=np.float32).reshape(values.shape)
-    # Colours are looked up once a cell and then only copied.
+    # Colours are looked up once per cell and then only copied.
     return colour(values, limits, cmap).reshape(-1, 3)[enlarge(cells, size, how).astype(np.intp)]
 
 
-def _laid_over(
-    picture: Picture,
+def _overlay_pixels(
+    image: FigureImage,
     values: FloatArray,
     limits: Limits,
     style: DrawStyle,
     size: Size,
 ) -> ByteArray:
-    drawn = enlarge(values, size, style.interpolation)
-    weight = overlay_weight(drawn, limits, style.alpha)
-    return mix(view(picture, size), colour(drawn, limits, style.cmap), weight)
+    sampled = enlarge(values, size, style.interpolation)
+    return overlay(model_view(image, size), sampled, limits, style.cmap, style.alpha)
 
 
-def picture_panel(
-    picture: Picture, edges: tuple[Edges, ...] = (), tags: tuple[Tag, ...] = ()
+def image_panel(
+    image: FigureImage, edges: tuple[Edges, ...] = (), tags: tuple[Tag, ...] = ()
 ) -> Panel:
-    """The picture as the model saw it, under its name."""
-    return Panel((ink.printable(picture.name),), partial(view, picture), edges=edges, tags=tags)
+    """The image as the model saw it, under its name."""
+    return Panel((theme.printable(image.name),), partial(model_view, image), edges=edges, tags=tags)
 
 
 def map_panel(
@@ -107,29 +110,57 @@ def map_panel(
     edges: tuple[Edges, ...] = (),
     tags: tuple[Tag, ...] = (),
 ) -> Panel:
-    """A map in colours: on the shared scale, or on its own with a colour bar below."""
+    """A map in colours, on the shared scale, or on its own scale with a colour bar below."""
     limits = shared or own_limits(values)
     raster = partial(_map_pixels, values, limits, style.cmap, style.interpolation)
     crisp = Size(*values.shape) if style.interpolation is Interpolation.NEAREST else None
     return Panel(titles, raster, crisp, None if shared else limits, swatch, edges, tags)
 
 
+def empty_panel(titles: tuple[str, ...], reason: tuple[str, ...]) -> Panel:
+    """A plain panel that says why there is no map, in the longest wording that fits."""
+    return Panel(titles, _plain, text=reason)
+
+
+def _plain(size: Size) -> ByteArray:
+    return np.full((*size, 3), theme.rgb_of(_EMPTY), np.uint8)
+
+
 def overlay_panel(
     titles: tuple[str, ...],
-    picture: Picture,
+    image: FigureImage,
     values: FloatArray,
     style: DrawStyle,
     shared: Limits | None,
 ) -> Panel:
-    """A map laid over the picture."""
+    """A map over the image."""
     limits = shared or own_limits(values)
-    raster = partial(_laid_over, picture, values, limits, style)
+    raster = partial(_overlay_pixels, image, values, limits, style)
     return Panel(titles, raster, limits=None if shared else limits)
 
 
-def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least: int = 1) -> None:
-    """Panels side by side in as many rows as needed; every panel has the picture's shape."""
-    grid = grid_of(len(panels), sheet.width, aspect, at_least=at_least)
+def dimmed_raster(image: FigureImage, kept: BoolArray) -> Raster:
+    """The image, dimmed where cells are not kept. kept: (gh, gw)."""
+    return partial(_dimmed_pixels, image, kept)
+
+
+def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
+    return dimmed(model_view(image, size), kept)
+
+
+def panel_rows(
+    sheet: Sheet,
+    panels: Sequence[Panel],
+    aspect: float,
+    *,
+    at_least: int = 1,
+    tallest: float = PANEL_MAX,
+) -> None:
+    """Panels side by side in as many rows as needed; every panel has the image's shape.
+
+    at_least, tallest: see ``grid_of``.
+    """
+    grid = grid_of(len(panels), sheet.width, aspect, at_least=at_least, tallest=tallest)
     rank = _title_rank(panels, grid.slot)
     for start in range(0, len(panels), grid.columns):
         row = panels[start : start + grid.columns]
@@ -140,19 +171,20 @@ def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least
             left = MARGIN + column * (grid.slot + GAP)
             box = Rect(left, page.y + TITLE_INCHES, grid.panel_width, grid.panel_height)
             _title(page, panel, rank, left, grid.slot)
-            panel_image(page, panel, box)
+            draw_panel(page, panel, box)
             if panel.limits:
-                wide = max(grid.panel_width, min(grid.slot, 0.9))
-                slim_bar(page, panel.limits, sheet.style.cmap, left, box.bottom, wide)
+                width = max(grid.panel_width, min(grid.slot, 0.9))
+                scale = ColourScale(panel.limits, sheet.style.cmap)
+                slim_bar(page, scale, left, box.bottom, width)
         page.y += height + ROW_GAP
 
 
 def _title_rank(panels: Sequence[Panel], slot: float) -> int:
-    """The longest wording, by its place in ``titles``, that fits for all panels of the rows."""
+    """The index in ``titles`` of the longest wording that fits for all panels."""
     most = max(len(panel.titles) for panel in panels)
     for rank in range(most):
         fits = (
-            ink.text_width(_wording(panel, rank), ink.TITLE_PT) <= slot - _indent(panel)
+            theme.text_width(_wording(panel, rank), theme.TITLE_PT) <= slot - _indent(panel)
             for panel in panels
             if len(panel.titles) > 1
         )
@@ -174,12 +206,12 @@ def _title(page: Page, panel: Panel, rank: int, left: float, slot: float) -> Non
     if panel.swatch:
         page.block(Rect(left, base - _SWATCH, _SWATCH, _SWATCH), panel.swatch)
     indent = _indent(panel)
-    words = ink.shortened(_wording(panel, rank), slot - indent, ink.TITLE_PT)
-    page.text(left + indent, base, words, size=ink.TITLE_PT)
+    title = theme.shorten(_wording(panel, rank), slot - indent, theme.TITLE_PT)
+    page.text(left + indent, base, title, size=theme.TITLE_PT)
 
 
-def panel_image(page: Page, panel: Panel, box: Rect) -> None:
-    """The pixels of a panel with its marks."""
+def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
+    """The pixels of a panel and its marks."""
     box = page.snapped(box)
     page.image(panel.raster, box, panel.cells)
     origin, scale = np.array([box.left, box.top]), np.array([box.width, box.height])
@@ -187,33 +219,49 @@ def panel_image(page: Page, panel: Panel, box: Rect) -> None:
         for colour_, width in ((edges.rim, edges.width + 1.1), (edges.colour, edges.width)):
             for run in edges.runs:
                 page.stroke(origin + run * scale, colour_, width)
-    placed: list[Rect] = []
+    plates: list[Rect] = []
     for tag in panel.tags:
-        placed.append(_tag(page, tag, box, placed))
+        plates.append(_tag(page, tag, box, plates))
+    if panel.text:
+        _text_inside(page, panel.text, box)
 
 
-def _tag(page: Page, tag: Tag, box: Rect, placed: Sequence[Rect]) -> Rect:
-    """A number on a dark plate, beside its point, inside the panel and clear of those placed."""
-    wide, high, away = ink.text_width(tag.words) + 0.05, 0.115, 0.03
+def _text_inside(page: Page, wordings: tuple[str, ...], box: Rect) -> None:
+    """The first of the wordings that fits into the panel, or what fits of the last; centred."""
+    width = box.width - 0.08
+    room = max(1, int((box.height - 0.04) / theme.LINE_INCHES))
+    texts = [theme.wrap(theme.printable(w).split(), width, separator=" ") for w in wordings]
+    lines = next((text for text in texts if len(text) <= room), texts[-1][:room])
+    middle = box.left + box.width / 2
+    top = box.top + (box.height - len(lines) * theme.LINE_INCHES) / 2
+    for number, line in enumerate(lines, 1):
+        base = top + number * theme.LINE_INCHES - 0.035
+        page.text(middle, base, line, colour=theme.QUIET, align="center")
+
+
+def _tag(page: Page, tag: Tag, box: Rect, others: Sequence[Rect]) -> Rect:
+    """A number on a dark plate near its cell, inside the panel and clear of the other plates."""
+    width, height, gap = theme.text_width(tag.text) + 0.05, 0.115, 0.03
     x, y = box.left + tag.x * box.width, box.top + tag.y * box.height
-    # Up and to the right of the point where that is inside; further off where others stand.
-    lefts = [x + away, x - away - wide, x + 2 * away + wide, x - 2 * (away + wide)]
-    tops = [y - away - high, y + away, y + 2 * away + high, y - 2 * (away + high)]
-    places = [(left, top) for top in tops for left in lefts]
-    moved = [
-        (max(box.left, min(left, box.right - wide)), max(box.top, min(top, box.bottom - high)))
-        for left, top in places
+    below = y + tag.cell_height * box.height
+    # Above and to the right of the cell if that is inside, further away where others are.
+    lefts = [x + gap, x - gap - width, x + 2 * gap + width, x - 2 * (gap + width)]
+    tops = [y - gap - height, below + gap, below + 2 * gap + height, y - 2 * (gap + height)]
+    corners = [(left, top) for top in tops for left in lefts]
+    clamped = [
+        (max(box.left, min(left, box.right - width)), max(box.top, min(top, box.bottom - height)))
+        for left, top in corners
     ]
-    # In a panel that is lower or narrower than a number and its point, plates are moved into it.
-    inside = [place for place, other in zip(places, moved, strict=True) if place == other]
-    plates = [Rect(left, top, wide, high) for left, top in (*inside, *moved)]
-    clear = (each for each in plates if not any(_overlap(each, other) for other in placed))
+    # In a panel that is smaller than a number and its point, plates are moved into the panel.
+    inside = [corner for corner, moved in zip(corners, clamped, strict=True) if corner == moved]
+    plates = [Rect(left, top, width, height) for left, top in (*inside, *clamped)]
+    clear = (each for each in plates if not any(_overlap(each, other) for other in others))
     plate = next(clear, plates[0])
-    page.block(plate, ink.INK)
+    page.block(plate, theme.INK)
     page.text(
-        plate.left + wide / 2,
+        plate.left + width / 2,
         plate.bottom - 0.02,
-        tag.words,
+        tag.text,
         colour="#ffffff",
         align="center",
     )
@@ -227,58 +275,3 @@ def _overlap(one: Rect, other: Rect) -> bool:
         and one.top < other.bottom
         and other.top < one.bottom
     )
-
-
-def gradient(cmap: str, size: Size) -> ByteArray:
-    """All colours of a map from left to right: the raster of a colour bar."""
-    ramp = (np.arange(size.width, dtype=np.float32) + np.float32(0.5)) / np.float32(size.width)
-    return np.repeat(colour(ramp, Limits(0.0, 1.0), cmap)[None], size.height, axis=0)
-
-
-def slim_bar(
-    page: Page,
-    limits: Limits,
-    cmap: str,
-    left: float,
-    top: float,
-    width: float,
-    ends: tuple[str, str] | None = None,
-) -> None:
-    """A colour bar on one line with its two numbers at its ends: ``0 ▬▬▬ 0.023``.
-
-    ends: the numbers in words, where they are not to share their decimal places.
-    """
-    low, high = ends or ink.number_pair(*limits)
-    base = top + BAR_INCHES - 0.025
-    start = left + ink.text_width(low) + 0.04
-    stop = left + width - ink.text_width(high) - 0.04
-    page.text(left, base, low)
-    page.text(left + width, base, high, align="right")
-    if stop > start:
-        bar = Rect(start, base - 0.035 - _BAR_THICK / 2, stop - start, _BAR_THICK)
-        page.image(partial(gradient, cmap), page.snapped(bar))
-
-
-def shared_bar(sheet: Sheet, limits: Limits, what: str) -> None:
-    """The one colour bar of panels that share a scale, with numbers along it."""
-    page = sheet.room(0.3)
-    left = MARGIN + ink.text_width(what, ink.TITLE_PT) + 0.12
-    width = min(2.6, sheet.width - left - 0.25)
-    page.text(MARGIN, page.y + 0.095, what, size=ink.TITLE_PT)
-    bar = page.snapped(Rect(left, page.y + 0.02, width, 0.085))
-    page.image(partial(gradient, sheet.style.cmap), bar)
-    inner = [value for value in ticks(*limits, most=5) if limits.low < value < limits.high]
-    low, high = ink.number_pair(*limits)
-    span = limits.high - limits.low
-    named = zip(inner, tick_text(inner), strict=True)
-    last = bar.right - ink.text_width(high) / 2
-    reached = bar.left + ink.text_width(low) / 2
-    for value, words in ((limits.low, low), *named, (limits.high, high)):
-        x = bar.left + (value - limits.low) / span * bar.width
-        half = ink.text_width(words) / 2
-        if value not in limits and not reached + 0.08 < x - half < x + half + 0.08 < last:
-            continue
-        page.stroke([[x, bar.bottom], [x, bar.bottom + 0.025]], ink.QUIET, 0.5)
-        page.text(x, bar.bottom + 0.13, words, align="center")
-        reached = x + half
-    page.y += 0.3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, Rect, tick_text, ticks
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 HEADING = 0.2
 FOOTING = 0.17
 _BAR_LEAST = 0.13
-"""Narrowest share of the width, in inches, for one bar and the number of its head."""
+"""Minimum width, in inches, of one bar and the number of its head."""
 _TURN_BELOW = 0.29
-"""Bars closer than this, in inches, carry their values upright."""
+"""Bars closer than this, in inches, have rotated values."""
 
 
 class Frame(NamedTuple):
@@ -53,38 +53,38 @@ class Frame(NamedTuple):
 def framed(
     page: Page, rect: Rect, x: tuple[float, float], y: tuple[float, float], heading: str
 ) -> Frame:
-    """Heading, value axis with thin rules, and base line; the frame that is left for the data."""
+    """Heading, value axis with thin rules, and baseline; returns the frame for the data."""
     values = [
         v
         for v in ticks(*y, most=max(2, int((rect.height - HEADING - FOOTING) / 0.16)))
         if y[0] <= v <= y[1]
     ]
-    words = tick_text(values)
-    left = rect.left + max((ink.text_width(word) for word in words), default=0.0) + 0.06
+    labels = tick_text(values)
+    left = rect.left + max((theme.text_width(label) for label in labels), default=0.0) + 0.06
     box = Rect(left, rect.top + HEADING, rect.right - left, rect.height - HEADING - FOOTING)
     frame = Frame(box, x, y)
-    page.text(rect.left, rect.top + 0.1, heading, size=ink.TITLE_PT)
-    for value, word in zip(values, words, strict=True):
+    page.text(rect.left, rect.top + 0.1, heading, size=theme.TITLE_PT)
+    for value, label in zip(values, labels, strict=True):
         level = frame.down(value)
-        page.text(left - 0.05, level + 0.035, word, align="right", colour=ink.QUIET)
-        # A shape and not a stroke, so that bars cover it.
-        page.block(Rect(left, level - 0.003, rect.right - left, 0.006), ink.RULE)
-    page.stroke([[left, box.bottom], [rect.right, box.bottom]], ink.INK, 0.7)
+        page.text(left - 0.05, level + 0.035, label, align="right", colour=theme.QUIET)
+        # A shape, not a stroke, so that bars cover it.
+        page.block(Rect(left, level - 0.003, rect.right - left, 0.006), theme.RULE)
+    page.stroke([[left, box.bottom], [rect.right, box.bottom]], theme.INK, 0.7)
     return frame
 
 
-def limit_line(page: Page, frame: Frame, value: float, words: str, heading_right: float) -> None:
-    """A dashed line at a bound, named above its right end when the heading leaves room there."""
+def limit_line(page: Page, frame: Frame, value: float, label: str, heading_right: float) -> None:
+    """A dashed line at a bound, with a label above its right end if the heading leaves room."""
     level = frame.down(value)
-    page.stroke([[frame.box.left, level], [frame.box.right, level]], ink.INK, 0.7, dashed=True)
-    if frame.box.right - ink.text_width(words) > heading_right + 0.08:
-        page.text(frame.box.right, level - 0.03, words, align="right")
+    page.stroke([[frame.box.left, level], [frame.box.right, level]], theme.INK, 0.7, dashed=True)
+    if frame.box.right - theme.text_width(label) > heading_right + 0.08:
+        page.text(frame.box.right, level - 0.03, label, align="right")
 
 
 def entropy_bars(sheet: Sheet, entropy: FloatArray, heads: Sequence[int], tokens: int) -> None:
     """The entropy of every head from zero, with its value, and the uniform limit ln N as a line.
 
-    More heads than fit side by side go on in further rows of bars.
+    Heads that do not fit side by side continue in further rows.
     """
     bars = list(zip(heads, entropy.tolist(), strict=True))
     most = max(1, int((sheet.width - 0.15) / _BAR_LEAST))
@@ -101,33 +101,33 @@ def _bar_row(sheet: Sheet, bars: Sequence[tuple[int, float]], slots: int, tokens
     rect = Rect(MARGIN, page.y, sheet.width, height)
     frame = framed(page, rect, (0.0, float(slots)), (0.0, limit), heading)
     slot = frame.box.width / slots
-    wide = min(0.74 * slot, 0.55)
-    turned = slot < _TURN_BELOW
+    width = min(0.74 * slot, 0.55)
+    rotated = slot < _TURN_BELOW
     for index, (head, value) in enumerate(bars):
         centre, top = frame.across(index + 0.5), frame.down(value)
-        colour = ink.head_colour(head)
-        page.block(Rect(centre - wide / 2, top, wide, frame.box.bottom - top), colour)
-        _bar_value(page, f"{value:.2f}", centre, top, frame.box.bottom, colour, turned=turned)
-        words = f"Head {head}" if slot > 0.55 else str(head)
-        page.text(centre, frame.box.bottom + 0.12, words, align="center")
-    end = MARGIN + ink.text_width(heading, ink.TITLE_PT)
+        colour = theme.head_colour(head)
+        page.block(Rect(centre - width / 2, top, width, frame.box.bottom - top), colour)
+        _bar_value(page, f"{value:.2f}", centre, top, frame.box.bottom, colour, rotated=rotated)
+        name = f"Head {head}" if slot > 0.55 else str(head)
+        page.text(centre, frame.box.bottom + 0.12, name, align="center")
+    end = MARGIN + theme.text_width(heading, theme.TITLE_PT)
     limit_line(page, frame, limit, f"uniform: ln {tokens} = {limit:.2f}", end)
     page.y += height
 
 
 def _bar_value(
-    page: Page, words: str, centre: float, top: float, bottom: float, colour: str, *, turned: bool
+    page: Page, label: str, centre: float, top: float, bottom: float, colour: str, *, rotated: bool
 ) -> None:
-    """The value inside the top of the bar, or above a bar that is too short for it."""
-    inside = bottom - top > (ink.text_width(words) + 0.06 if turned else 0.14)
-    shade = ink.ink_on(colour) if inside else ink.INK
-    if turned:
+    """The value inside the top of a bar, or above a bar that is too short."""
+    inside = bottom - top > (theme.text_width(label) + 0.06 if rotated else 0.14)
+    shade = theme.ink_on(colour) if inside else theme.INK
+    if rotated:
         level = top + 0.03 if inside else top - 0.03
         align = "right" if inside else "left"
-        page.text(centre, level, words, colour=shade, align=align, turned=True)
+        page.text(centre, level, label, colour=shade, align=align, rotated=True)
     else:
         page.text(
-            centre, top + 0.105 if inside else top - 0.03, words, colour=shade, align="center"
+            centre, top + 0.105 if inside else top - 0.03, label, colour=shade, align="center"
         )
 
 
@@ -136,62 +136,72 @@ def curve_lines(
     rect: Rect,
     *,
     values: FloatArray,
-    places: Sequence[int],
+    positions: Sequence[int],
     colours: Sequence[str],
     heading: str,
     bound: tuple[float, str] | None = None,
 ) -> None:
-    """One thin line a column of values (n, K) over whole-numbered places, and their mean, thick.
+    """One thin line per column of values (n, K) over integer positions, and their mean, thick.
 
-    From zero up to the highest value; with ``bound``, a value that cannot be passed and its name,
-    from the lowest up to that, which is drawn as a dashed line.
+    The axis is from zero to the highest value; with ``bound``, an upper limit and its label, from
+    the lowest value to that limit, which is drawn as a dashed line.
     """
-    low = float(values.min()) if bound else 0.0
-    high = bound[0] if bound else float(values.max())
-    step = _step(min(low, high), high, 6)
-    low = math.floor(low / step) * step if bound else 0.0
-    high = high if bound else math.ceil(high / step - 1e-9) * step
-    if high <= low:
-        high = low + step
-    first, last = float(min(places)), float(max(places))
+    first, last = float(min(positions)), float(max(positions))
     pad = 0.5 if last == first else 0.02 * (last - first)
-    frame = framed(page, rect, (first - pad, last + pad), (low, high), heading)
-    widest = max(0.25, ink.text_width(str(int(last))) + 0.1)
-    for place in _marks(frame, places, rect.width, widest):
-        if place == int(place):
-            x = frame.across(place)
-            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
-            words = str(int(place))
-            centre = min(x, rect.right - ink.text_width(words) / 2)
-            page.text(centre, frame.box.bottom + 0.135, words, align="center")
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    across = [float(places[i]) for i in order]
+    y = _value_range(values, bound[0] if bound else None)
+    frame = framed(page, rect, (first - pad, last + pad), y, heading)
+    _draw_position_ticks(page, frame, positions, rect)
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    x_values = [float(positions[i]) for i in order]
     if bound:
-        end = rect.left + ink.text_width(heading, ink.TITLE_PT)
+        end = rect.left + theme.text_width(heading, theme.TITLE_PT)
         limit_line(page, frame, bound[0], bound[1], end)
     thin = 0.9 if len(colours) <= 12 else 0.6
     for column, colour in enumerate(colours):
-        _line(page, frame, across, values[order, column], colour, thin)
+        _line(page, frame, x_values, values[order, column], colour, thin)
     if len(colours) > 1:
-        _line(page, frame, across, values[order].mean(axis=1), ink.INK, 1.9)
+        _line(page, frame, x_values, values[order].mean(axis=1), theme.INK, 1.9)
+
+
+def _value_range(values: FloatArray, bound: float | None) -> tuple[float, float]:
+    """Round numbers from zero to the highest value, or from the lowest value to a bound."""
+    low = 0.0 if bound is None else float(values.min())
+    high = float(values.max()) if bound is None else bound
+    step = _step(min(low, high), high, 6)
+    if bound is None:
+        high = math.ceil(high / step - 1e-9) * step
+    else:
+        low = math.floor(low / step) * step
+    return low, high if high > low else low + step
 
 
 def _step(low: float, high: float, most: int) -> float:
-    """Between round numbers from low to high: about ``most`` of them, and two at least."""
+    """The step between round numbers from low to high: about ``most`` of them, at least two."""
     for count in (most, 2 * most, 4 * most):
-        marks = ticks(low, high, count)
-        if len(marks) > 1:
-            return marks[1] - marks[0]
+        values = ticks(low, high, count)
+        if len(values) > 1:
+            return values[1] - values[0]
     return (high - low) or abs(high) or 1.0
 
 
-def _marks(frame: Frame, places: Sequence[int], width: float, apart: float) -> list[float]:
-    """The places themselves if all their names stand ``apart`` inches or more, or round numbers."""
-    known = [float(place) for place in sorted(set(places))]
-    across = [frame.across(place) for place in known]
-    if all(b - a >= apart for a, b in pairwise(across)):
-        return known
-    return ticks(known[0], known[-1], most=max(2, min(12, int(width / apart))))
+def _draw_position_ticks(page: Page, frame: Frame, positions: Sequence[int], rect: Rect) -> None:
+    widest = max(0.25, theme.text_width(str(max(positions))) + 0.1)
+    for tick in _position_ticks(frame, positions, rect.width, widest):
+        if tick == int(tick):
+            x, label = frame.across(tick), str(int(tick))
+            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
+            centre = min(x, rect.right - theme.text_width(label) / 2)
+            page.text(centre, frame.box.bottom + 0.135, label, align="center")
+
+
+def _position_ticks(
+    frame: Frame, positions: Sequence[int], width: float, distance: float
+) -> list[float]:
+    """The positions themselves if all are ``distance`` inches apart, else round numbers."""
+    values = [float(position) for position in sorted(set(positions))]
+    if all(b - a >= distance for a, b in pairwise(map(frame.across, values))):
+        return values
+    return ticks(values[0], values[-1], most=max(2, min(12, int(width / distance))))
 
 
 def _line(
@@ -212,49 +222,49 @@ def token_lines(
     heading: str,
     bound: tuple[float, str],
 ) -> None:
-    """Values (n,) of an axis' cells, each line with its colour and width, up to a dashed bound.
+    """Lines of values (n,) over the cells of a token axis, up to a dashed bound.
 
-    axis_of: the tokens along a side of so many inches. Prefix tokens, which have no neighbours, are
-    dots in a strip of their own.
+    lines: values, colour and width. axis_of: the token axis for a length in inches. Prefix tokens,
+    which have no neighbours, are dots in a strip of their own.
     """
     lowest = min(float(values.min()) for values, _, _ in lines)
     step = _step(min(lowest, bound[0]), bound[0], 5)
     low = math.floor(lowest / step) * step
     frame = framed(page, rect, (0.0, 1.0), (min(low, bound[0] - step), bound[0]), heading)
     axis = axis_of(frame.box.width)
-    limit_line(page, frame, *bound, rect.left + ink.text_width(heading, ink.TITLE_PT))
-    for middle, at, words in axis.labels(across=True):
+    limit_line(page, frame, *bound, rect.left + theme.text_width(heading, theme.TITLE_PT))
+    for middle, at, name in axis.labels(across=True):
         x = frame.box.left + middle
-        page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], ink.INK, 0.7)
-        page.text(frame.box.left + at, frame.box.bottom + 0.135, words, align="center")
-    places = frame.box.left + axis.middles
+        page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
+        page.text(frame.box.left + at, frame.box.bottom + 0.135, name, align="center")
+    centres = frame.box.left + axis.centres
     for values, colour, width in lines:
         levels = np.array([frame.down(float(value)) for value in values])
-        points = np.stack([places, levels], axis=1)
+        points = np.stack([centres, levels], axis=1)
         page.stroke(points[axis.prefix :], colour, width)
         size = 0.012 + 0.01 * width
         for x, y in points[: axis.prefix]:
             page.block(Rect(x - size, y - size, 2 * size, 2 * size), colour)
 
 
-def legend(sheet: Sheet, heads: Sequence[int], *, mean: bool = True) -> None:
-    """Swatches of the heads and of their mean, on as many lines as they need."""
-    keys(sheet, [(f"Head {head}", ink.head_colour(head)) for head in heads], mean=mean)
+def head_legend(sheet: Sheet, heads: Sequence[int], *, mean: bool = True) -> None:
+    """The legend of heads and their mean."""
+    legend(sheet, [(f"Head {head}", theme.head_colour(head)) for head in heads], mean=mean)
 
 
-def keys(sheet: Sheet, named: Sequence[tuple[str, str]], *, mean: bool = True) -> None:
-    """The names of lines in their colours, and of their mean, on as many lines as they need."""
+def legend(sheet: Sheet, named: Sequence[tuple[str, str]], *, mean: bool = True) -> None:
+    """Lines in their colours with their names, and their mean, on as many rows as needed."""
     entries = [(name, colour, 0.9) for name, colour in named]
     if mean and len(named) > 1:
-        entries.append(("Mean", ink.INK, 1.9))
+        entries.append(("Mean", theme.INK, 1.9))
     stroke = 0.16
-    widest = max(ink.text_width(words) for words, _, _ in entries) + stroke + 0.18
+    widest = max(theme.text_width(name) for name, _, _ in entries) + stroke + 0.18
     columns = max(1, min(len(entries), int(sheet.width / widest)))
     for start in range(0, len(entries), columns):
-        page = sheet.room(ink.LINE_INCHES)
-        for column, (words, colour, width) in enumerate(entries[start : start + columns]):
+        page = sheet.room(theme.LINE_INCHES)
+        for column, (name, colour, width) in enumerate(entries[start : start + columns]):
             left, base = MARGIN + column * widest, page.y + 0.1
             middle = base - 0.036
             page.stroke([[left, middle], [left + stroke, middle]], colour, width + 0.4)
-            page.text(left + stroke + 0.05, base, words)
-        page.y += ink.LINE_INCHES
+            page.text(left + stroke + 0.05, base, name)
+        page.y += theme.LINE_INCHES

@@ -1,7 +1,7 @@
-"""Tokens along the side of a matrix: where each stands, its name, and cells as pixels.
+"""The token axis of a matrix: position and name of each token, and cells as pixels.
 
-Prefix tokens get a strip of their own, wide enough to be seen, apart from the patches by a gap;
-patches follow in reading order, row of patches by row of patches, all rows equally long.
+Prefix tokens have a strip of their own, wide enough to be visible, and a gap separates them from
+the patches, which follow in reading order; all rows of patches are equally long.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attnviz.figures.parts import style as ink
+from attnviz.figures.parts import theme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FloatArray, IntArray, ModelInfo, Size
 
 _STRIP = 0.045
-"""Least width of a prefix token in inches."""
+"""Minimum width of a prefix token in inches."""
 _GAP = 0.02
 _NAMED_EACH = 0.3
-"""Width of a prefix token in inches from which every register has a label of its own."""
+"""Width of a prefix token, in inches, from which every register has its own label."""
 _LINE = 0.115
-"""Least distance of labels below each other, in inches."""
+"""Minimum vertical distance of labels in inches."""
 
 
 class Label(NamedTuple):
-    """The middle of what is named, and the middle of its name, in inches along the axis."""
+    """The centre of a token and the centre of its name, in inches along the axis."""
 
     middle: float
     at: float
-    words: str
+    text: str
 
 
 class TokenAxis:
     """The tokens along one side, ``inches`` long.
 
-    edges (n + 1,): the token at which each cell begins, and N; a prefix token is a cell.
+    edges (n + 1,): the first token of each cell, then N; every prefix token is a cell.
     """
 
     def __init__(self, edges: IntArray, grid: Size, model: ModelInfo, inches: float) -> None:
@@ -47,31 +47,32 @@ class TokenAxis:
         self.prefix = int(edges[-1]) - grid.height * grid.width
         self.cells = len(edges) - 1 - self.prefix
         self.has_cls, self.registers = model.has_cls, model.registers
+        self._names = model.prefix_names
         self._gap = _GAP if self.prefix else 0.0
         even = (inches - self._gap) / (len(edges) - 1)
-        self.each = max(even, min(_STRIP, 0.25 * inches / max(self.prefix, 1)))
-        self.start = self.prefix * self.each + self._gap
+        self.prefix_width = max(even, min(_STRIP, 0.25 * inches / max(self.prefix, 1)))
+        self.start = self.prefix * self.prefix_width + self._gap
 
-    def place(self, token: float) -> float:
-        """Inches from the beginning of the axis to the beginning of a token."""
+    def position(self, token: float) -> float:
+        """Inches from the start of the axis to the start of a token."""
         if token < self.prefix:
-            return token * self.each
+            return token * self.prefix_width
         cell = float(np.interp(token, self.edges, np.arange(len(self.edges)))) - self.prefix
         return self.start + cell * (self.inches - self.start) / self.cells
 
     @property
-    def middles(self) -> NDArray[np.float64]:
-        """Inches from the beginning of the axis to the middle of every cell, (n,)."""
-        wide = (self.inches - self.start) / self.cells
-        prefix = (np.arange(self.prefix) + 0.5) * self.each
-        return np.concatenate([prefix, self.start + (np.arange(self.cells) + 0.5) * wide])
+    def centres(self) -> NDArray[np.float64]:
+        """Inches from the start of the axis to the centre of every cell, (n,)."""
+        width = (self.inches - self.start) / self.cells
+        prefix = (np.arange(self.prefix) + 0.5) * self.prefix_width
+        return np.concatenate([prefix, self.start + (np.arange(self.cells) + 0.5) * width])
 
     def shares(self, pixels: int) -> tuple[FloatArray, slice]:
-        """What each cell adds to each pixel (pixels, n), and the pixels of the gap.
+        """The share of each cell in each pixel (pixels, n), and the pixels of the gap.
 
-        Cells and pixels are never skipped: a pixel is one cell, or the mean of the cells under it.
+        No cell is skipped: a pixel is one cell, or the mean of the cells under it.
         """
-        strip = round(self.prefix * self.each / self.inches * pixels)
+        strip = round(self.prefix * self.prefix_width / self.inches * pixels)
         strip = min(max(strip, self.prefix), pixels - 1)
         gap = max(1, round(self._gap / self.inches * pixels)) if self.prefix else 0
         start = min(strip + gap, pixels - 1)
@@ -82,57 +83,50 @@ class TokenAxis:
         return out, slice(strip, start)
 
     def labels(self, *, across: bool) -> list[Label]:
-        """Names with room for each: side by side (``across``) or below each other."""
-        made: list[Label] = []
-        reached = -np.inf
-        for middle, words in self._prefix_names(across=across):
-            size = ink.text_width(words) + 0.06 if across else _LINE
+        """Names that do not overlap: side by side (``across``) or one below the other."""
+        labels: list[Label] = []
+        end = -np.inf
+        for middle, name in self._prefix_names(across=across):
+            size = theme.text_width(name) + 0.06 if across else _LINE
             least = -0.03 if across else -0.005 - _LINE / 2
-            at = max(middle, reached + size / 2, least + size / 2)
-            made.append(Label(middle, at, words))
-            reached = at + size / 2
+            at = max(middle, end + size / 2, least + size / 2)
+            labels.append(Label(middle, at, name))
+            end = at + size / 2
         length = (self.inches - self.start) / self.grid.height
-        widest = ink.text_width(f"row {self.grid.height - 1}") + 0.1 if across else 0.15
+        widest = theme.text_width(f"row {self.grid.height - 1}") + 0.1 if across else 0.15
         step = next(s for s in _steps() if s * length >= widest or s >= self.grid.height)
         for row in range(0, self.grid.height, step):
             first = self.prefix + row * self.grid.width
-            middle = (self.place(first) + self.place(first + self.grid.width)) / 2
-            words = f"row {row}"
-            size = ink.text_width(words) + 0.06 if across else _LINE
+            middle = (self.position(first) + self.position(first + self.grid.width)) / 2
+            name = f"row {row}"
+            size = theme.text_width(name) + 0.06 if across else _LINE
             inside = middle + (size - 0.06) / 2 <= self.inches or not across
-            if middle - size / 2 >= reached - 1e-6 and inside:
-                made.append(Label(middle, middle, words))
-                reached = middle + size / 2
-        return made
+            if middle - size / 2 >= end - 1e-6 and inside:
+                labels.append(Label(middle, middle, name))
+                end = middle + size / 2
+        return labels
 
     def _prefix_names(self, *, across: bool) -> list[tuple[float, str]]:
-        """The middle of every prefix token, or of all registers together, and its name.
+        """The centre and name of every prefix token, or of all registers together.
 
-        Side by side there may be no room for more than one name, of all of them.
+        Side by side there may be room for only one name, of all of them.
         """
-        names = prefix_names(self.prefix, self.registers, has_cls=self.has_cls)
-        middles = [(token + 0.5) * self.each for token in range(self.prefix)]
-        if self.each < _NAMED_EACH and self.registers > 1:
+        names = list(self._names)
+        centres = [(token + 0.5) * self.prefix_width for token in range(self.prefix)]
+        if self.prefix_width < _NAMED_EACH and self.registers > 1:
             others = self.prefix - self.registers
-            names[others:] = [f"R1{ink.TO}R{self.registers}"]
-            middles[others:] = [(others + self.registers / 2) * self.each]
-        if across and len(names) > 1 and self.each < _NAMED_EACH:
-            return [(self.prefix * self.each / 2, ", ".join(names))]
-        return list(zip(middles, names, strict=True))
-
-
-def prefix_names(prefix: int, registers: int, *, has_cls: bool) -> list[str]:
-    """CLS, dist. (a distillation token), R1, R2, ..."""
-    others = prefix - registers - int(has_cls)
-    numbered = [f"R{number}" for number in range(1, registers + 1)]
-    return ["CLS"] * has_cls + ["dist."] * max(others, 0) + numbered
+            names[others:] = [f"R1{theme.TO}R{self.registers}"]
+            centres[others:] = [(others + self.registers / 2) * self.prefix_width]
+        if across and len(names) > 1 and self.prefix_width < _NAMED_EACH:
+            return [(self.prefix * self.prefix_width / 2, ", ".join(names))]
+        return list(zip(centres, names, strict=True))
 
 
 def area_shares(cells: int, pixels: int) -> FloatArray:
-    """What each cell adds to each pixel, (pixels, cells), rows that sum to 1.
+    """The share of each cell in each pixel, (pixels, cells); rows sum to 1.
 
-    Cells of a pixel or more are drawn crisp: a pixel takes the cell under its middle. Smaller ones
-    share a pixel by the area that they cover of it, so that every cell counts alike.
+    Cells of a pixel or more are crisp: a pixel takes the cell under its centre. Smaller cells are
+    averaged by the area that they cover, so that all cells have the same weight.
     """
     out = np.zeros((pixels, cells), np.float64)
     if cells <= pixels:
@@ -150,12 +144,12 @@ def area_shares(cells: int, pixels: int) -> FloatArray:
     return np.asarray(out, np.float32)
 
 
-def gaps_drawn(pixels: ByteArray, rows: slice, columns: slice) -> ByteArray:
-    """The pixels (h, w, 3) with white gaps between thin dark lines."""
+def draw_gaps(pixels: ByteArray, rows: slice, columns: slice) -> ByteArray:
+    """Pixels (h, w, 3) with the gaps in white between thin dark lines; changes ``pixels``."""
     for gap, part in ((rows, pixels), (columns, pixels.swapaxes(0, 1))):
         part[gap] = 255
         if gap.stop > gap.start:
-            part[gap.start] = part[gap.stop - 1] = ink.rgb_of(ink.INK)
+            part[gap.start] = part[gap.stop - 1] = theme.rgb_of(theme.INK)
     return pixels
 
 

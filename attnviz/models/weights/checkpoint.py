@@ -16,15 +16,23 @@ from typing import Any
 from torch import Tensor
 
 from attnviz.domain import Size
-from attnviz.errors import CheckpointError, UsageError
-from attnviz.models.weights import huggingface, layouts
-from attnviz.models.weights.facts import Facts, Preprocessing, Source, measure
-from attnviz.models.weights.file import read_json, read_weights
-from attnviz.models.weights.networks import Network, choose_network
+from attnviz.errors import CheckpointError
+from attnviz.models.weights import hf_config, huggingface, layouts
+from attnviz.models.weights.file import read_weights
+from attnviz.models.weights.grid import BIAS_TABLE
+from attnviz.models.weights.inferred import (
+    InferredConfig,
+    Preprocessing,
+    Source,
+    infer_config,
+)
+from attnviz.models.weights.locate import CONFIG, WEIGHTS_FILES, locate, title_of
+from attnviz.models.weights.networks import choose_network
+from attnviz.models.weights.preprocessor import preprocessing_of
+from attnviz.models.weights.text import read_json
+from attnviz.models.weights.timm_config import TimmConfig, read_timm_config
 
-CONFIG = "config.json"
-FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
-"""Weights in a folder, the preferred first; each may be split, with an index beside it."""
+__all__ = ["CONFIG", "WEIGHTS_FILES", "Checkpoint", "digest_of", "open_checkpoint"]
 
 
 class _Digest:
@@ -59,23 +67,23 @@ class _Digest:
 class Checkpoint:
     """One network out of a file.
 
-    ``path`` is what was asked for, ``files`` what was read. ``key`` names the part of the file
+    ``path`` is what was asked for, ``files`` what was read, ``title`` what to call it: the name of
+    the file, or of the folder whose config.json belongs to it. ``key`` names the part of the file
     that was taken ("teacher"), None when there was only one. ``tensors`` are in timm's naming.
-    ``timm_name``: the architecture that a timm config.json names. ``preprocessing``: what a config
-    beside the weights says. ``ignored``: names of heads and mask tokens that were left over.
-    ``heads``: these by name, as stored; a classifier may be among them.
+    ``timm``: what a timm config.json says. ``preprocessing``: what a config beside the weights
+    says. ``unused``: tensors of heads and masks, a classifier perhaps among them.
     """
 
     path: Path
     files: tuple[Path, ...]
+    title: str
     key: str | None
     source: Source
     tensors: dict[str, Tensor]
-    facts: Facts
-    timm_name: str | None
+    inferred: InferredConfig
+    timm: TimmConfig | None
     preprocessing: Preprocessing | None
-    ignored: tuple[str, ...]
-    heads: dict[str, Tensor]
+    unused: dict[str, Tensor]
     _digest: _Digest | None = field(repr=False)
 
     @property
@@ -84,18 +92,28 @@ class Checkpoint:
         return None if self._digest is None else self._digest.value()
 
 
-def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
+def open_checkpoint(
+    path: Path,
+    key: str | None = None,
+    *,
+    config_path: Path | None = None,
+    size: Size | None = None,
+    sizes: Sequence[Size] = (),
+) -> Checkpoint:
     """Read a checkpoint file or a folder with config.json.
 
     ``key`` picks a network of a training checkpoint ("student"); by default it is the teacher,
-    or the averaged network, or the only one.
+    or the averaged network, or the only one. ``config_path`` replaces the config.json beside it.
+    ``size``: height and width in pixels that the stored positions are for. ``sizes``: others that
+    they may be for, the most trusted first.
 
     Raises:
         UsageError: No such path, or a folder without config.json or weights.
-        CheckpointError: Not readable, not safe, no Vision Transformer, no such key, or config.json
-            and weights disagree.
+        CheckpointError: Not readable, not safe, not a known layout, no such key, or config.json and
+            weights disagree.
     """
-    files, config_path = _locate(path)
+    files, beside = locate(path)
+    config_path = config_path or beside
     # The hash is of bytes, whatever they are, and costs nothing while other work goes on.
     digest = _Digest(files)
     content: dict[str, Any] = {}
@@ -106,8 +124,9 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
         network = choose_network(content, path, key)
     except CheckpointError:
         if config_path is not None and "model_type" in config:
-            huggingface.source_of(config, config_path)  # names the model, if it is none of ours
+            hf_config.source_of(config, config_path)  # names the model, if it is not supported
         raise
+    timm = None
     if huggingface.is_layout(network.tensors):
         if config_path is None:
             raise CheckpointError(
@@ -115,36 +134,37 @@ def open_checkpoint(path: Path, key: str | None = None) -> Checkpoint:
                 "heads and norm epsilon are only stored there",
                 f"put the {CONFIG} of the model into the same folder",
             )
-        source = huggingface.source_of(config, config_path)
-        tensors, ignored = huggingface.convert(network.tensors, source, path)
-        ignored += network.beside
-        facts = huggingface.facts_of(config, source, tensors, path)
-        preprocessing = huggingface.preprocessing_of(config_path.parent)
-        timm_name = None
+        source = hf_config.source_of(config, config_path)
+        tensors, unused = huggingface.convert(network.tensors, source, path)
+        unused |= network.beside
+        inferred = hf_config.infer_from_config(config, tensors, path)
+        preprocessing = preprocessing_of(config_path.parent)
+        configured = True
     else:
-        source, tensors, ignored = convert_original(network.tensors, path)
-        timm_name, preprocessing = _timm_config(config)
-        if timm_name is not None:
+        source, tensors, unused = convert_original(network.tensors, path)
+        if config_path is not None:
+            timm = read_timm_config(config, config_path)
+        configured = timm is not None
+        preprocessing = None if timm is None else timm.preprocessing
+        if timm is not None:
             source = Source.TIMM
-        facts = original_facts(tensors, source, path)
+            sizes = (*timm.sizes, *sizes)
+        stated_by = "--model-arg" if size is not None else ""
+        trusted = (size,) if size is not None else tuple(sizes)
+        inferred = infer_original(tensors, source, path, sizes=trusted, stated_by=stated_by)
     return Checkpoint(
         path=path,
         files=tuple(files),
+        title=title_of(path, configured=configured),
         key=network.key,
         source=source,
         tensors=tensors,
-        facts=facts,
-        timm_name=timm_name,
+        inferred=inferred,
+        timm=timm,
         preprocessing=preprocessing,
-        ignored=tuple(ignored),
-        heads=_heads(ignored, network),
+        unused=unused,
         _digest=digest,
     )
-
-
-def _heads(names: Sequence[str], network: Network) -> dict[str, Tensor]:
-    held = network.tensors | network.beside
-    return {name: held[name] for name in names if name in held}
 
 
 def digest_of(path: Path) -> str:
@@ -154,97 +174,57 @@ def digest_of(path: Path) -> str:
         UsageError: No such path, or a folder without config.json or weights.
         CheckpointError: Not readable.
     """
-    files, _ = _locate(path)
+    files, _ = locate(path)
     return _Digest(files).value()
 
 
-def _locate(path: Path) -> tuple[list[Path], Path | None]:
-    """The weights files, and the config.json beside them if there is one."""
-    try:
-        folder, file, there = path.is_dir(), path.is_file(), path.exists()
-    except OSError as error:
-        raise UsageError(f"checkpoint {path} cannot be opened: {error.strerror}") from error
-    if not there:
-        raise UsageError(f"checkpoint {path} does not exist", "give a file or a folder")
-    if not folder:
-        if not file:
-            raise UsageError(f"checkpoint {path} is no regular file", "give a file or a folder")
-        config = path.parent / CONFIG
-        in_folder = path.name.endswith(".index.json")
-        files = _parts(path) if in_folder else [path]
-        return files, config if config.is_file() else None
-    config = path / CONFIG
-    if not config.is_file():
-        raise UsageError(
-            f"checkpoint {path} is a folder without {CONFIG}",
-            "give a weights file, or a Hugging Face folder with config.json and weights",
-        )
-    for name in FOLDER_FILES:
-        if (path / name).is_file():
-            return [path / name], config
-        index = path / f"{name}.index.json"
-        if index.is_file():
-            return _parts(index), config
-    raise UsageError(
-        f"checkpoint {path} has {CONFIG}, but no weights ({' or '.join(FOLDER_FILES)})",
-        "download the weights into it",
-    )
-
-
-def _parts(index: Path) -> list[Path]:
-    parts = read_json(index).get("weight_map")
-    if not isinstance(parts, dict) or not parts:
-        raise CheckpointError(f"{index} lists no weights files")
-    names = sorted({str(name) for name in parts.values()})
-    for name in names:
-        if Path(name).name != name:
-            raise CheckpointError(f"{index} points outside its folder, to {name!r}")
-        if not (index.parent / name).is_file():
-            raise CheckpointError(f"{index} lists {name}, which is missing", "download it again")
-    return [index.parent / name for name in names]
-
-
 def convert_original(
-    found: dict[str, Tensor], path: Path
-) -> tuple[Source, dict[str, Tensor], list[str]]:
-    """Tensors in timm's naming, whose layout they had, and the names that were left over."""
-    tensors = layouts.unchunk(found)
+    stored: dict[str, Tensor], path: Path
+) -> tuple[Source, dict[str, Tensor], dict[str, Tensor]]:
+    """Whose layout tensors have, those of the backbone in timm's naming, and the unused ones."""
+    tensors = layouts.unchunk(stored)
     source = layouts.original_source(tensors)
-    tensors, ignored = layouts.split_unused(tensors)
+    if source in (Source.TORCHVISION, Source.OPEN_CLIP):
+        tensors = layouts.renamed(tensors, source)
+    tensors, unused = layouts.split_unused(tensors)
     if source is Source.DINOV2:
         tensors = layouts.from_dinov2(tensors)
     elif source is Source.DINOV3:
         tensors = layouts.from_dinov3(tensors, path)
-    return source, tensors, ignored
+    return source, tensors, unused
 
 
-def original_facts(tensors: dict[str, Tensor], source: Source, path: Path) -> Facts:
-    """What the shapes tell of tensors that ``convert_original`` gave."""
+_TORCHVISION_HEADS = {768: 12, 1024: 16, 1280: 16}
+"""By width: ViT-B, ViT-L and ViT-H, of which torchvision has no other heads."""
+
+_OPEN_CLIP_HEAD_WIDTH = 64
+"""What open_clip and the original CLIP take where nothing else is said."""
+
+
+def infer_original(
+    tensors: dict[str, Tensor],
+    source: Source,
+    path: Path,
+    *,
+    sizes: Sequence[Size] = (),
+    stated_by: str = "",
+) -> InferredConfig:
+    """What the shapes tell of tensors that ``convert_original`` gave.
+
+    sizes, stated_by: as for ``infer_config``.
+
+    Raises:
+        CheckpointError: As ``infer_config``.
+    """
     periods = tensors.get("rope.periods")
-    rotary = source is Source.DINOV3 or "pos_embed" not in tensors
-    facts = measure(tensors, path, rotary=rotary)
+    learned = "pos_embed" in tensors or any(name.endswith(BIAS_TABLE) for name in tensors)
+    rotary = source is Source.DINOV3 or not learned
+    inferred = infer_config(tensors, path, rotary=rotary, sizes=sizes, stated_by=stated_by)
     if periods is not None:
         # A quarter of a head's width has a period each: this is where the head count is stored.
-        facts = replace(facts, heads=facts.width // (4 * len(periods)))
-    return facts
-
-
-def _timm_config(config: dict[str, Any]) -> tuple[str | None, Preprocessing | None]:
-    """Architecture and preprocessing of timm's config.json; None where it is not timm's."""
-    name, details = config.get("architecture"), config.get("pretrained_cfg")
-    if not isinstance(name, str):
-        return None, None
-    if not isinstance(details, dict):
-        return name, None
-    tag = details.get("tag")
-    try:
-        _, height, width = details["input_size"]
-        preprocessing = Preprocessing(
-            huggingface.three(details["mean"]),
-            huggingface.three(details["std"]),
-            str(details["interpolation"]),
-            Size(int(height), int(width)),
-        )
-    except (KeyError, TypeError, ValueError):
-        preprocessing = None
-    return f"{name}.{tag}" if tag else name, preprocessing
+        return replace(inferred, heads=inferred.width // (4 * len(periods)))
+    if source is Source.TORCHVISION:
+        return replace(inferred, heads=_TORCHVISION_HEADS.get(inferred.width), eps=1e-6)
+    if source is Source.OPEN_CLIP and inferred.width % _OPEN_CLIP_HEAD_WIDTH == 0:
+        return replace(inferred, heads=inferred.width // _OPEN_CLIP_HEAD_WIDTH, eps=1e-5)
+    return inferred

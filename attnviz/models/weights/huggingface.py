@@ -1,64 +1,50 @@
-"""Folders of the transformers library: names, and what config.json and its neighbours say.
+"""Folders of the transformers library: their tensors under timm's names.
 
-ViT, DeiT, Dinov2, Dinov2WithRegisters and DINOv3ViT, in the spelling that is saved to disk and the
-one that newer versions use in memory. Query, key and value are joined in that order.
+ViT and its relatives (DeiT, MAE, MSN, I-JEPA), Dinov2, Dinov2WithRegisters, DINOv3ViT, BEiT, and
+the vision towers of CLIP and SigLIP, in the spelling that is saved to disk and the one that newer
+versions use in memory. Query, key and value are joined in that order.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnviz.domain import Size
 from attnviz.errors import CheckpointError
-from attnviz.models.weights.facts import Facts, Preprocessing, Source, measure
-from attnviz.models.weights.file import read_json
-from attnviz.models.weights.layouts import join_class_position, separate_biases, split_unused
-
-SOURCES = {
-    "vit": Source.HF_VIT,
-    "deit": Source.HF_DEIT,
-    "dinov2": Source.HF_DINOV2,
-    "dinov2_with_registers": Source.HF_DINOV2_REGISTERS,
-    "dinov3_vit": Source.HF_DINOV3,
-}
-"""model_type of config.json to layout."""
-
-_EPS = {
-    Source.HF_VIT: 1e-12,
-    Source.HF_DEIT: 1e-12,
-    Source.HF_DINOV2: 1e-6,
-    Source.HF_DINOV2_REGISTERS: 1e-6,
-    Source.HF_DINOV3: 1e-5,
-}
-"""What transformers takes for layer_norm_eps where config.json has none."""
-
-_FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-"""Pillow's numbers, as preprocessor_config.json stores them in ``resample``."""
-
-_RESCALE = 1 / 255
+from attnviz.models.weights.grid import BIAS_TABLE
+from attnviz.models.weights.inferred import Source
+from attnviz.models.weights.layouts import (
+    POOL,
+    join_class_position,
+    separate_biases,
+    split_unused,
+    with_batch_axis,
+)
 
 _BLOCK = re.compile(r"^(?:encoder\.|model\.)?layers?\.(\d+)\.(.+)$")
 
-_OUTSIDE = {
+_TOKENS = {
     "embeddings.cls_token": "cls_token",
+    "embeddings.class_embedding": "cls_token",
     "embeddings.distillation_token": "dist_token",
     "embeddings.register_tokens": "reg_token",
     "embeddings.position_embeddings": "pos_embed",
-    "embeddings.patch_embeddings.projection.weight": "patch_embed.proj.weight",
-    "embeddings.patch_embeddings.projection.bias": "patch_embed.proj.bias",
-    "embeddings.patch_embeddings.weight": "patch_embed.proj.weight",
-    "embeddings.patch_embeddings.bias": "patch_embed.proj.bias",
-    "layernorm.weight": "norm.weight",
-    "layernorm.bias": "norm.bias",
-    "norm.weight": "norm.weight",
-    "norm.bias": "norm.bias",
+    "embeddings.position_embedding.weight": "pos_embed",
+}
+_OUTSIDE = {
+    "embeddings.patch_embeddings.projection": "patch_embed.proj",
+    "embeddings.patch_embeddings": "patch_embed.proj",
+    "embeddings.patch_embedding": "patch_embed.proj",
+    "pre_layrnorm": "norm_pre",
+    "layernorm": "norm",
+    "norm": "norm",
+    "post_layernorm": "norm",
+    "encoder.relative_position_bias": "rel_pos_bias",
+    "shared_position_bias": "rel_pos_bias",
 }
 _INSIDE = {
     "attention.attention.query": "q",
@@ -67,12 +53,20 @@ _INSIDE = {
     "attention.q_proj": "q",
     "attention.k_proj": "k",
     "attention.v_proj": "v",
+    "self_attn.q_proj": "q",
+    "self_attn.k_proj": "k",
+    "self_attn.v_proj": "v",
     "attention.output.dense": "attn.proj",
     "attention.o_proj": "attn.proj",
+    "self_attn.out_proj": "attn.proj",
+    "attention.attention.relative_position_bias": "attn",
+    "relative_position_bias": "attn",
     "layernorm_before": "norm1",
     "layernorm_after": "norm2",
     "norm1": "norm1",
     "norm2": "norm2",
+    "layer_norm1": "norm1",
+    "layer_norm2": "norm2",
     "intermediate.dense": "mlp.fc1",
     "output.dense": "mlp.fc2",
     "mlp.fc1": "mlp.fc1",
@@ -83,6 +77,23 @@ _INSIDE = {
     "mlp.up_proj": "up",
     "mlp.down_proj": "mlp.fc2",
 }
+_SCALES = {
+    "layer_scale1.lambda1": "ls1.gamma",
+    "layer_scale2.lambda1": "ls2.gamma",
+    "lambda_1": "ls1.gamma",
+    "lambda_2": "ls2.gamma",
+}
+_POOL = {
+    "head.probe": "latent",
+    "head.attention.out_proj.weight": "proj.weight",
+    "head.attention.out_proj.bias": "proj.bias",
+    **{f"head.layernorm.{kind}": f"norm.{kind}" for kind in ("weight", "bias")},
+    **{f"head.mlp.fc{i}.{kind}": f"mlp.fc{i}.{kind}" for i in "12" for kind in ("weight", "bias")},
+}
+"""SigLIP's pooling head, a learned query that attends to all patches."""
+
+_SEPARATE = (Source.HF_DINOV3, Source.HF_BEIT)
+"""Layouts whose blocks in timm keep the biases of query, key and value apart from the weight."""
 
 
 def is_layout(tensors: Mapping[str, Tensor]) -> bool:
@@ -90,76 +101,100 @@ def is_layout(tensors: Mapping[str, Tensor]) -> bool:
     return any(name.startswith("embeddings.") for name in tensors)
 
 
-def source_of(config: Mapping[str, Any], path: Path) -> Source:
-    """The layout that ``model_type`` of config.json names.
-
-    Raises:
-        CheckpointError: A model whose layout is not known.
-    """
-    kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in SOURCES:
-        raise CheckpointError(
-            f"{path} is of a {kind!r} model, which cannot be read",
-            f"known are {', '.join(SOURCES)}",
-        )
-    return SOURCES[kind]
-
-
 def convert(
-    found: Mapping[str, Tensor], source: Source, path: Path
-) -> tuple[dict[str, Tensor], list[str]]:
-    """Tensors in timm's naming, and the names that were left over.
+    stored: Mapping[str, Tensor], source: Source, path: Path
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Tensors in timm's naming, and those that are unused under their own names.
 
     Raises:
         CheckpointError: A name that no supported model has, or a query without its key.
     """
-    kept, ignored = split_unused(found)
+    out, rest = _split_pooling(stored, source)
+    kept, unused = split_unused(rest)
     blocks: dict[str, dict[str, Tensor]] = {}
-    out: dict[str, Tensor] = {}
     for name, tensor in kept.items():
         match = _BLOCK.match(name)
         if match:
             blocks.setdefault(f"blocks.{match.group(1)}.", {})[match.group(2)] = tensor
-        elif name in _OUTSIDE:
-            out[_OUTSIDE[name]] = tensor
+        elif name == "embeddings.position_ids":
+            unused[name] = tensor
         elif not name.startswith("rope_embeddings."):
-            raise CheckpointError(f"{path}: {name} is no tensor of a {source.value} model")
+            renamed, moved = _outside(name, tensor, source, path)
+            out[renamed] = moved
     biases: dict[str, Tensor] = {}
-    for place, block in blocks.items():
-        out |= _convert_block(block, place, source, path, biases)
+    for prefix, block in blocks.items():
+        out |= _convert_block(block, prefix, source, path, biases)
     out |= separate_biases(biases)
     if source is Source.HF_DINOV2_REGISTERS:
         out = join_class_position(out)
-    return out, ignored
+    return out, unused
+
+
+def _outside(name: str, tensor: Tensor, source: Source, path: Path) -> tuple[str, Tensor]:
+    """A tensor outside of the blocks under timm's name."""
+    stem, _, kind = name.rpartition(".")
+    if name in _TOKENS:
+        return _TOKENS[name], with_batch_axis(tensor)
+    if stem in _OUTSIDE:
+        return f"{_OUTSIDE[stem]}.{kind}", tensor
+    raise CheckpointError(f"{path}: {name} is not a tensor of a {source.value} model")
+
+
+def _split_pooling(
+    stored: Mapping[str, Tensor], source: Source
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What pools the tokens (SigLIP's head, BEiT's norm) under timm's names, and the rest."""
+    out = _pool(stored)
+    rest = {name: tensor for name, tensor in stored.items() if not out or name[:5] != "head."}
+    if source is Source.HF_BEIT:
+        for kind in ("weight", "bias"):
+            if (tensor := rest.pop(f"pooler.layernorm.{kind}", None)) is not None:
+                out[f"fc_norm.{kind}"] = tensor
+    return out, rest
+
+
+def _pool(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """SigLIP's pooling head as timm's; empty where there is none."""
+    if "head.probe" not in stored:
+        return {}
+    out = {POOL + ours: stored[name] for name, ours in _POOL.items() if name in stored}
+    for kind in ("weight", "bias"):
+        joined = stored.get(f"head.attention.in_proj_{kind}")
+        if joined is not None:
+            query, *key_and_value = joined.chunk(3)
+            out[f"{POOL}q.{kind}"] = query
+            out[f"{POOL}kv.{kind}"] = torch.cat(key_and_value)
+    return out
 
 
 def _convert_block(
-    block: Mapping[str, Tensor], place: str, source: Source, path: Path, biases: dict[str, Tensor]
+    block: Mapping[str, Tensor], prefix: str, source: Source, path: Path, biases: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     out: dict[str, Tensor] = {}
     parts: dict[str, Tensor] = {}
-    rotary = source is Source.HF_DINOV3
     for name, tensor in block.items():
         stem, _, kind = name.rpartition(".")
-        if name in ("layer_scale1.lambda1", "layer_scale2.lambda1"):
-            number = stem[-1]
-            out[f"{place}gamma_{number}" if rotary else f"{place}ls{number}.gamma"] = tensor
+        if name in _SCALES:
+            scale = _SCALES[name]
+            out[f"{prefix}gamma_{scale[2]}" if source in _SEPARATE else prefix + scale] = tensor
             continue
         ours = _INSIDE.get(stem)
-        if ours is None:
-            raise CheckpointError(f"{path}: {place}{name} is no tensor of a {source.value} model")
+        if ours is None or (ours == "attn") != (kind == BIAS_TABLE):
+            raise CheckpointError(
+                f"{path}: {prefix}{name} is not a tensor of a {source.value} model"
+            )
         if ours in ("q", "k", "v", "gate", "up"):
             parts[f"{ours}.{kind}"] = tensor
         else:
-            out[f"{place}{ours}.{kind}"] = tensor
-    _join_attention(parts, place, out, biases, path, separate=rotary)
-    _place_mlp(parts, place, out, path, rotary=rotary)
+            out[f"{prefix}{ours}.{kind}"] = tensor
+    _join_attention(parts, prefix, out, biases, path, separate=source in _SEPARATE)
+    _join_mlp(parts, prefix, out, path, separate=source is Source.HF_DINOV3)
     return out
 
 
 def _join_attention(
     parts: Mapping[str, Tensor],
-    place: str,
+    prefix: str,
     out: dict[str, Tensor],
     biases: dict[str, Tensor],
     path: Path,
@@ -168,150 +203,31 @@ def _join_attention(
 ) -> None:
     missing = [letter for letter in "qkv" if f"{letter}.weight" not in parts]
     if missing:
-        raise CheckpointError(f"{path}: {place}attention has no {missing[0]} weight")
-    out[f"{place}attn.qkv.weight"] = torch.cat([parts[f"{letter}.weight"] for letter in "qkv"])
+        raise CheckpointError(f"{path}: {prefix}attention has no {missing[0]} weight")
+    out[f"{prefix}attn.qkv.weight"] = torch.cat([parts[f"{letter}.weight"] for letter in "qkv"])
     if not any(f"{letter}.bias" in parts for letter in "qkv"):
         return
-    # DINOv3 has a bias of query and value only: the missing one is zero.
+    # DINOv3 and BEiT have a bias of query and value only: the missing one is zero.
     zero = torch.zeros(parts["q.weight"].shape[0])
     joined = torch.cat([parts.get(f"{letter}.bias", zero).float() for letter in "qkv"])
     if separate:
-        biases[f"{place}attn."] = joined
+        biases[f"{prefix}attn."] = joined
     else:
-        out[f"{place}attn.qkv.bias"] = joined
+        out[f"{prefix}attn.qkv.bias"] = joined
 
 
-def _place_mlp(
-    parts: Mapping[str, Tensor], place: str, out: dict[str, Tensor], path: Path, *, rotary: bool
+def _join_mlp(
+    parts: Mapping[str, Tensor], prefix: str, out: dict[str, Tensor], path: Path, *, separate: bool
 ) -> None:
     for kind in ("weight", "bias"):
         gate, up = parts.get(f"gate.{kind}"), parts.get(f"up.{kind}")
         if gate is not None and up is None:
-            raise CheckpointError(f"{path}: {place}mlp has a gate and no up projection")
+            raise CheckpointError(f"{path}: {prefix}mlp has a gate and no up projection")
         if up is None:
             continue
         if gate is None:
-            out[f"{place}mlp.fc1.{kind}"] = up
-        elif rotary:
-            out |= {f"{place}mlp.fc1_g.{kind}": gate, f"{place}mlp.fc1_x.{kind}": up}
+            out[f"{prefix}mlp.fc1.{kind}"] = up
+        elif separate:
+            out |= {f"{prefix}mlp.fc1_g.{kind}": gate, f"{prefix}mlp.fc1_x.{kind}": up}
         else:
-            out[f"{place}mlp.fc1.{kind}"] = torch.cat([gate, up])
-
-
-def facts_of(
-    config: Mapping[str, Any], source: Source, tensors: Mapping[str, Tensor], path: Path
-) -> Facts:
-    """The facts of shapes and config.json together.
-
-    Raises:
-        CheckpointError: They disagree, or config.json leaves out the number of heads, or asks for
-            what timm's model does not compute.
-    """
-    rotary = source is Source.HF_DINOV3
-    image, patch = _size(config.get("image_size")), _size(config.get("patch_size"))
-    grid = None
-    if image and patch and not rotary:
-        grid = Size(image.height // patch.height, image.width // patch.width)
-    facts = measure(tensors, path, rotary=rotary, grid=grid)
-    heads = config.get("num_attention_heads")
-    if not isinstance(heads, int) or heads < 1 or facts.width % heads:
-        raise CheckpointError(
-            f"{path}: num_attention_heads of config.json is {heads!r}, the width is {facts.width}"
-        )
-    for name, stated, measured in (
-        ("hidden_size", config.get("hidden_size"), facts.width),
-        ("num_hidden_layers", config.get("num_hidden_layers"), facts.depth),
-        ("patch_size", patch.height if patch else None, facts.patch),
-        ("num_channels", config.get("num_channels"), facts.in_chans),
-        ("num_register_tokens", config.get("num_register_tokens"), facts.registers),
-    ):
-        if stated is not None and stated != measured:
-            raise CheckpointError(
-                f"{path}: config.json says {name} {stated}, the weights have {measured}",
-                "config.json and weights are of two models",
-            )
-    _check_activation(config, source, facts, path)
-    eps = _number(config, "layer_norm_eps", _EPS[source], path)
-    parameters = config.get("rope_parameters")
-    holder = parameters if isinstance(parameters, dict) and "rope_theta" not in config else config
-    theta = _number(holder, "rope_theta", 100.0, path) if rotary else None
-    return replace(
-        facts,
-        heads=heads,
-        eps=eps,
-        rope_theta=theta,
-        image_size=image,
-    )
-
-
-def _number(config: Mapping[str, Any], name: str, default: float, path: Path) -> float:
-    """A positive number of config.json; the default where there is none, or null."""
-    value = default if config.get(name) is None else config[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise CheckpointError(f"{path}: {name} of config.json is {value!r}, no positive number")
-    return float(value)
-
-
-def _check_activation(config: Mapping[str, Any], source: Source, facts: Facts, path: Path) -> None:
-    if facts.gated_mlp and source is not Source.HF_DINOV3:
-        return  # Dinov2's SwiGLU is fixed, whatever hidden_act says.
-    wanted = "silu" if facts.gated_mlp else "gelu"
-    actual = config.get("hidden_act", wanted)
-    if actual != wanted:
-        raise CheckpointError(
-            f"{path}: config.json says hidden_act {actual!r}; only {wanted!r} can be shown exactly"
-        )
-
-
-def preprocessing_of(folder: Path) -> Preprocessing | None:
-    """What preprocessor_config.json of the folder says; None without one.
-
-    Raises:
-        CheckpointError: It asks for another range than 0..1 before normalising.
-    """
-    path = folder / "preprocessor_config.json"
-    if not path.is_file():
-        return None
-    config = read_json(path)
-    factor = config.get("rescale_factor", _RESCALE)
-    known = isinstance(factor, int | float) and abs(factor / _RESCALE - 1) <= 1e-3
-    if config.get("do_rescale") is False or not known:
-        raise CheckpointError(f"{path}: only pixels divided by 255 can be prepared")
-    if config.get("do_normalize") is False:
-        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    else:
-        try:
-            mean, std = three(config["image_mean"]), three(config["image_std"])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"{path} has no image_mean and image_std of 3 numbers") from error
-    size = config.get("crop_size") if config.get("do_center_crop") else None
-    resample = config.get("resample", 2)
-    return Preprocessing(
-        mean,
-        std,
-        _FILTERS.get(resample if isinstance(resample, int) else 2, "bilinear"),
-        _size(size or config.get("size")),
-    )
-
-
-def three(values: Any) -> tuple[float, float, float]:
-    """Three numbers, one a channel; a single one stands for all. ValueError for another count."""
-    numbers = [float(value) for value in values] if isinstance(values, list | tuple) else None
-    if numbers is None:
-        numbers = [float(values)]
-    if len(numbers) == 1:
-        numbers *= 3
-    red, green, blue = numbers
-    return red, green, blue
-
-
-def _size(value: Any) -> Size | None:
-    if isinstance(value, dict):
-        if "shortest_edge" in value:
-            value = value["shortest_edge"]
-        else:
-            value = [value.get("height"), value.get("width")]
-    sides = value if isinstance(value, list) else [value, value]
-    if len(sides) == 2 and all(isinstance(side, int) and 0 < side < 1 << 16 for side in sides):
-        return Size(sides[0], sides[1])
-    return None
+            out[f"{prefix}mlp.fc1.{kind}"] = torch.cat([gate, up])

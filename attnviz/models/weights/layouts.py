@@ -1,7 +1,7 @@
-"""Original layouts in timm's naming: DINO, DINOv2, DINOv3 and timm itself.
+"""Original layouts in timm's naming: DINO, DINOv2, DINOv3, torchvision, open_clip, timm itself.
 
 Values are not changed and nothing is resized. Two things are joined, because timm stores them
-joined: the class token of a DINOv2 model with registers and its position; and, in DINOv3, the bias
+joined: the CLS token of a DINOv2 model with registers and its position; and, in DINOv3, the bias
 of query, key and value with the mask that Meta's code multiplies it with.
 """
 
@@ -15,17 +15,20 @@ import torch
 from torch import Tensor
 
 from attnviz.errors import CheckpointError
-from attnviz.models.weights.facts import Source
+from attnviz.models.weights.inferred import Source
 
 # Distributed training stores blocks in chunks: the second number is the block's own.
 _CHUNKED = re.compile(r"^blocks\.\d+\.(\d+)\.")
 
 HEADS = re.compile(
     r"^(?:head|head_dist|heads|dino_head|ibot_head|projectors|fc_norm|local_cls_norm|pooler|"
-    r"classifier|cls_classifier|distillation_classifier|pre_logits|attn_pool|lm_head|"
+    r"classifier|cls_classifier|distillation_classifier|pre_logits|lm_head|cls_pt_layers|"
     r"decoder(?:_\w+)?)\."
 )
 """Parts behind the backbone, which a figure of its attention does not need."""
+
+POOL = "attn_pool."
+"""Pooling by a latent query, behind the backbone too; kept, since its attention is a map."""
 
 UNUSED = re.compile(
     r"(?:^|\.)(?:mask_token|masked_embed|decoder_pos_embed|relative_position_index)$"
@@ -46,17 +49,25 @@ def unchunk(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {_CHUNKED.sub(r"blocks.\1.", name): tensor for name, tensor in tensors.items()}
 
 
-def split_unused(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of the backbone, and the names of heads and mask tokens that are left over."""
-    kept = dict(tensors)
-    ignored = [name for name in tensors if UNUSED.search(name) or HEADS.match(name)]
-    for name in ignored:
-        del kept[name]
-    return kept, ignored
+def split_unused(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of the backbone, and those of heads and mask tokens, which are unused.
+
+    A norm on pooled tokens is kept: where it is, the backbone has none at its end.
+    """
+    kept: dict[str, Tensor] = {}
+    unused: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        head = HEADS.match(name) and not name.startswith("fc_norm.")
+        (unused if head or UNUSED.search(name) else kept)[name] = tensor
+    return kept, unused
 
 
 def original_source(tensors: Mapping[str, Tensor]) -> Source:
     """Which original layout the names follow."""
+    if "conv_proj.weight" in tensors:
+        return Source.TORCHVISION
+    if "ln_pre.weight" in tensors:
+        return Source.OPEN_CLIP
     if "storage_tokens" in tensors or "rope_embed.periods" in tensors:
         return Source.DINOV3
     scaled = any(name.endswith("ls1.gamma") for name in tensors)
@@ -81,7 +92,7 @@ def from_dinov2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def join_class_position(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The class token plus its position, and positions of patches only (timm's register models)."""
+    """The CLS token plus its position, and positions of patches only (timm's register models)."""
     out = dict(tensors)
     if "cls_token" in out and "pos_embed" in out:
         positions = out["pos_embed"]
@@ -126,7 +137,56 @@ def _dinov3_name(name: str) -> str:
 def separate_biases(joined: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Joined (3 * width,) biases by ``blocks.I.attn.`` as the q, k and v biases of EVA blocks."""
     out: dict[str, Tensor] = {}
-    for place, bias in joined.items():
+    for prefix, bias in joined.items():
         for letter, part in zip("qkv", bias.chunk(3), strict=True):
-            out[f"{place}{letter}_bias"] = part
+            out[f"{prefix}{letter}_bias"] = part
     return out
+
+
+_TORCHVISION = (
+    (r"^class_token$", "cls_token"),
+    (r"^conv_proj\.", "patch_embed.proj."),
+    (r"^encoder\.pos_embedding$", "pos_embed"),
+    (r"^encoder\.ln\.", "norm."),
+    (r"^heads\.head\.", "head."),
+    (r"^encoder\.layers\.encoder_layer_(\d+)\.", r"blocks.\1."),
+    (r"\.ln_([12])\.", r".norm\1."),
+    (r"\.self_attention\.in_proj_", ".attn.qkv."),
+    (r"\.self_attention\.out_proj\.", ".attn.proj."),
+    (r"\.mlp\.(?:linear_1|0)\.", ".mlp.fc1."),
+    (r"\.mlp\.(?:linear_2|3)\.", ".mlp.fc2."),
+)
+_OPEN_CLIP = (
+    (r"^class_embedding$", "cls_token"),
+    (r"^conv1\.", "patch_embed.proj."),
+    (r"^positional_embedding$", "pos_embed"),
+    (r"^ln_pre\.", "norm_pre."),
+    (r"^ln_post\.", "norm."),
+    (r"^transformer\.resblocks\.(\d+)\.", r"blocks.\1."),
+    (r"\.ln_([12])\.", r".norm\1."),
+    (r"\.attn\.in_proj_", ".attn.qkv."),
+    (r"\.attn\.out_proj\.", ".attn.proj."),
+    (r"\.mlp\.c_fc\.", ".mlp.fc1."),
+    (r"\.mlp\.c_proj\.", ".mlp.fc2."),
+    (r"\.ls_([12])\.gamma$", r".ls\1.gamma"),
+    (r"^proj$", "head.proj"),
+)
+_RENAMED = {Source.TORCHVISION: _TORCHVISION, Source.OPEN_CLIP: _OPEN_CLIP}
+
+
+def renamed(tensors: Mapping[str, Tensor], source: Source) -> dict[str, Tensor]:
+    """Torchvision's or open_clip's names as timm's; tokens and positions with a batch axis."""
+    out = {}
+    for name, tensor in tensors.items():
+        for theirs, ours in _RENAMED[source]:
+            name = re.sub(theirs, ours, name)  # noqa: PLW2901
+        out[name] = tensor
+    for name in ("cls_token", "pos_embed"):
+        if name in out:
+            out[name] = with_batch_axis(out[name])
+    return out
+
+
+def with_batch_axis(tensor: Tensor) -> Tensor:
+    """A token (width,) or tokens (N, width) as (1, N, width)."""
+    return tensor.reshape(1, -1, tensor.shape[-1])

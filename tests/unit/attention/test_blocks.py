@@ -9,8 +9,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from attnviz.attention.arrays import TokenLayout
 from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall
-from attnviz.attention.stats import MatrixStats, StatsOptions, entropy
+from attnviz.attention.stats import MatrixStats, StatsOptions
 from attnviz.domain import Size
+from attnviz.domain.row_statistics import entropy
 
 LAYOUT = TokenLayout(1, Size(6, 10), 8)
 EVERYTHING = StatsOptions(mean=True, distance=True, entropy=True)

@@ -12,7 +12,7 @@ from attnviz.attention.capture import capture
 from attnviz.attention.maps import heads_maps, layers_maps, patch_maps
 from attnviz.attention.verify import verify
 from attnviz.domain import Query
-from attnviz.domain.requests import HeadsRequest, LayersRequest, PatchRequest
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, PatchRequest
 from attnviz.errors import AttentionError, UnsupportedModelError, UsageError
 from attnviz.models.precision import cast
 from tests.helpers.planted import backbone_of, dense_attention, planted_call, tiny_vit
@@ -59,7 +59,7 @@ def test_a_patch_is_the_row_behind_the_prefix():
     batch = batch_of()
     dense = dense_attention(backbone, batch)
     cells = [(0, 0), (2, 3)]
-    maps = patch_maps(backbone, batch, [cells], PatchRequest(layer=1, heads=(1, 0)))[0]
+    maps = patch_maps(backbone, batch, PatchRequest(layer=1, heads=(1, 0)), [cells])[0]
     assert maps.heads == (1, 0)
     for place, (row, column) in enumerate(cells):
         expected = dense[1, 0, [1, 0], 5 + row * 5 + column]
@@ -70,7 +70,7 @@ def test_a_patch_is_the_row_behind_the_prefix():
 
 def test_a_cell_outside_the_grid_is_refused():
     with pytest.raises(UsageError, match="outside the grid"):
-        patch_maps(tiny_vit(), batch_of(), [[(3, 0)]], PatchRequest())
+        patch_maps(tiny_vit(), batch_of(), PatchRequest(), [[(3, 0)]])
 
 
 def test_whole_matrix_numbers_of_a_middle_layer_leave_the_later_layers_as_they_are():
@@ -90,7 +90,7 @@ def test_the_mean_query_of_a_model_without_a_class_token():
     maps = heads_maps(backbone, batch, HeadsRequest(layer=1, query=Query.MEAN))[0]
     expected = dense[1, 0, :, 1:].mean(dim=1)
     assert torch.allclose(torch.from_numpy(maps.attention).flatten(1), expected[:, 1:], atol=1e-6)
-    with pytest.raises(UnsupportedModelError, match="no class token"):
+    with pytest.raises(UnsupportedModelError, match="no CLS token"):
         heads_maps(backbone, batch, HeadsRequest())
 
 

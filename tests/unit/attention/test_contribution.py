@@ -15,13 +15,13 @@ from torch.nn.functional import cosine_similarity
 
 from attnviz.attention.contribution import along, cls_contributions
 from attnviz.attention.relevance import reference_of, relevance_maps
-from attnviz.domain import Box, FitGeometry, Picture, Size
-from attnviz.domain.requests import RelevanceRequest
+from attnviz.domain import Box, FigureImage, FitGeometry, Size
+from attnviz.domain.kinds import RelevanceRequest
 from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.models.head import ClassHead, Part
 from tests.helpers.planted import backbone_of, dense_attention, tiny_vit
 
-SECOND = Picture(
+SECOND = FigureImage(
     np.zeros((32, 32, 3), np.uint8),
     FitGeometry(Size(32, 32), Size(32, 32), 8, Box(0, 0, 32, 32)),
     "second.png",

@@ -30,15 +30,16 @@ from attnviz.attention.verify import verify
 from attnviz.domain import (
     Box,
     DiscardOrder,
+    FigureImage,
     FitGeometry,
     Fusion,
-    Picture,
     Query,
     RelevanceMethod,
     RolloutOptions,
     Size,
 )
-from attnviz.domain.requests import (
+from attnviz.domain.kinds import (
+    KINDS,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
@@ -55,7 +56,7 @@ from tests.helpers.planted import backbone_of, tiny_vit
 
 IMAGES = 2
 GEOMETRY = FitGeometry(Size(24, 40), Size(24, 40), 8, Box(0, 0, 24, 40))
-PICTURE = Picture(np.zeros((24, 40, 3), np.uint8), GEOMETRY, "second.png")
+PICTURE = FigureImage(np.zeros((24, 40, 3), np.uint8), GEOMETRY, "second.png")
 LIKE = Path("second.png")
 PAPER = RolloutOptions(discard_ratio=0)
 HEADS = (1, 0)
@@ -119,6 +120,8 @@ def _device_without_a_driver(monkeypatch) -> Iterator[None]:
     Autograd's engine asks the driver for the device. A backward pass runs where its forward pass
     did, so nothing that could meet another device is left out.
     """
+    # A cached table of another test would be real here, and one of this test fake elsewhere.
+    distance_table.cache_clear()
     real = torch.Tensor.numpy
 
     def numpy(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -188,6 +191,12 @@ def computed(model, request):
         if isinstance(request, RelevanceRequest) and request.like is not None:
             reference = reference_of(model, batch[:1], PICTURE)
         return compute(model, batch, [GEOMETRY] * IMAGES, request, reference)
+
+
+def test_every_kind_is_here():
+    assert {type(request) for request in REQUESTS.values()} == {
+        kind.request for kind in KINDS.values()
+    }
 
 
 @pytest.mark.parametrize("name", list(REQUESTS))

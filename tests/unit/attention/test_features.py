@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attnviz.attention.features import cosine, features_maps, output_tokens
-from attnviz.domain.requests import FeaturesRequest
+from attnviz.domain.kinds import FeaturesRequest
 from attnviz.errors import AttentionError, UsageError
 from tests.helpers.planted import dense_attention, tiny_vit
 
@@ -41,7 +41,7 @@ def test_tokens_norms_and_likeness_are_those_of_a_plain_forward(registers):
     backbone = tiny_vit(registers=registers)
     batch = a_batch(2)
     final, between = after_each_block(backbone, batch)
-    found = features_maps(backbone, batch, CELLS * 2, FeaturesRequest())
+    found = features_maps(backbone, batch, FeaturesRequest(), CELLS * 2)
     for image, maps in enumerate(found):
         np.testing.assert_allclose(maps.tokens, final[image], atol=1e-5)
         norms = np.linalg.norm(between[-1][image], axis=1)
@@ -61,7 +61,7 @@ def test_a_layers_tokens_are_those_after_its_block(layer):
     backbone = tiny_vit(registers=2)
     batch = a_batch()
     _, between = after_each_block(backbone, batch)
-    (maps,) = features_maps(backbone, batch, CELLS, FeaturesRequest(layer=layer))
+    (maps,) = features_maps(backbone, batch, FeaturesRequest(layer=layer), CELLS)
     np.testing.assert_allclose(maps.tokens, between[layer][0], atol=1e-5)
     both = np.concatenate([maps.prefix_norm, maps.norm.ravel()])
     np.testing.assert_allclose(both, np.linalg.norm(between[layer][0], axis=1), rtol=1e-5)
@@ -70,7 +70,7 @@ def test_a_layers_tokens_are_those_after_its_block(layer):
 
 def test_components_are_those_of_an_svd_of_the_patches():
     backbone = tiny_vit(registers=2)
-    (maps,) = features_maps(backbone, a_batch(), CELLS, FeaturesRequest())
+    (maps,) = features_maps(backbone, a_batch(), FeaturesRequest(), CELLS)
     patches = maps.tokens[3:].astype(np.float64)
     centred = patches - patches.mean(axis=0)
     left, stretch, axes = np.linalg.svd(centred, full_matrices=False)
@@ -86,9 +86,9 @@ def test_the_foreground_is_the_side_that_is_looked_at(cls):
     backbone = tiny_vit(cls=cls)
     batch = a_batch(seed=3)
     request = FeaturesRequest(foreground=True)
-    (maps,) = features_maps(backbone, batch, CELLS, request)
+    (maps,) = features_maps(backbone, batch, request, CELLS)
     (other,) = features_maps(
-        backbone, batch, CELLS, FeaturesRequest(foreground=True, flip_foreground=True)
+        backbone, batch, FeaturesRequest(foreground=True, flip_foreground=True), CELLS
     )
     prefix = int(cls)
     attention = dense_attention(backbone, batch)[-1, 0].mean(dim=0).numpy()  # N, N
@@ -107,9 +107,9 @@ def test_the_foreground_is_the_side_that_is_looked_at(cls):
 
 def test_outliers_are_above_the_threshold():
     backbone = tiny_vit()
-    (plain,) = features_maps(backbone, a_batch(), CELLS, FeaturesRequest())
+    (plain,) = features_maps(backbone, a_batch(), FeaturesRequest(), CELLS)
     middle = float(np.median(plain.norm))
-    (maps,) = features_maps(backbone, a_batch(), CELLS, FeaturesRequest(outlier_threshold=middle))
+    (maps,) = features_maps(backbone, a_batch(), FeaturesRequest(outlier_threshold=middle), CELLS)
     np.testing.assert_array_equal(maps.outliers, plain.norm > middle)
     assert 0 < maps.outliers.sum() < maps.outliers.size
 
@@ -151,9 +151,13 @@ def test_another_number_of_tokens_is_refused(monkeypatch):
     [
         (FeaturesRequest(layer=3), "layer 3 does not exist"),
         (FeaturesRequest(outlier_threshold=0), "above 0"),
-        (FeaturesRequest(flip_foreground=True), "nothing to flip"),
     ],
 )
 def test_what_no_model_can_do(request_, said):
     with pytest.raises(UsageError, match=said):
-        features_maps(tiny_vit(), a_batch(), CELLS, request_)
+        features_maps(tiny_vit(), a_batch(), request_, CELLS)
+
+
+def test_a_foreground_that_was_not_asked_for_cannot_be_flipped():
+    with pytest.raises(UsageError, match="needs --foreground"):
+        FeaturesRequest(flip_foreground=True)

@@ -16,7 +16,7 @@ from attnviz.attention import memory
 from attnviz.attention.capture import AttentionCall
 from attnviz.attention.matrix import BlockMeans, block_edges, matrix_maps, spread_heads
 from attnviz.domain import Size
-from attnviz.domain.requests import MatrixRequest
+from attnviz.domain.kinds import MatrixRequest
 from attnviz.errors import MemoryNeededError, UsageError
 from tests.helpers.planted import dense_attention, plain_qkv, planted_call, tiny_vit
 

@@ -11,16 +11,16 @@ import torch
 import attnviz
 from attnviz.attention.compute import compute
 from attnviz.attention.relevance import reference_of
-from attnviz.domain import Fusion, Picture, RelevanceMethod, RolloutOptions
-from attnviz.domain.requests import (
+from attnviz.domain import FigureImage, Fusion, RelevanceMethod, RolloutOptions
+from attnviz.domain.kinds import (
     HeadsRequest,
     LayersRequest,
-    ModelRequest,
     PatchRequest,
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
 )
+from attnviz.domain.requests import ModelRequest
 from attnviz.models.load import load_backbone
 from attnviz.models.precision import cast
 from tests.helpers.planted import backbone_of, tiny_vit
@@ -69,7 +69,7 @@ def test_bfloat16_maps_are_within_a_hundredth_of_the_maximum(both, kind):
     request, names = REQUESTS[kind]
     results = []
     for model in models:
-        picture = Picture(second.image.pixels, second.geometry, "b")
+        picture = FigureImage(second.image.pixels, second.geometry, "b")
         reference = reference_of(model, model.batch([second]), picture)
         needed = reference if isinstance(request, RelevanceRequest) else None
         results += compute(model, model.batch([image]), [image.geometry], request, needed)

@@ -10,9 +10,8 @@ import timm
 import torch
 
 from attnviz.attention.qkv import qkv_maps
-from attnviz.attention.tables import table
 from attnviz.domain import Part
-from attnviz.domain.requests import QkvRequest
+from attnviz.domain.kinds import QkvRequest
 from attnviz.errors import AttentionError, UsageError
 from tests.helpers.planted import backbone_of, plain_qkv, tiny_vit
 
@@ -89,7 +88,7 @@ def test_the_table_says_shape_mean_and_deviation_of_each_head_and_of_all():
     batch = batch_of()
     own = plain_qkv(backbone, batch, 2)[:, 0]
     (maps,) = qkv_maps(backbone, batch, QkvRequest(heads=(1, 0)))
-    rows = table(maps)
+    rows = maps.rows()
     assert [(row["part"], row["head"]) for row in rows[:4]] == [
         ("q", "1"), ("q", "0"), ("q", "all"), ("k", "1"),
     ]  # fmt: skip

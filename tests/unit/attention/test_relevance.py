@@ -16,8 +16,8 @@ from attnviz.attention.capture import capture
 from attnviz.attention.gradients import LayerGradient, attention_gradients
 from attnviz.attention.relevance import carry, reference_of, relevance_maps
 from attnviz.attention.verify import verify
-from attnviz.domain import Box, FitGeometry, Picture, RelevanceMethod, Size
-from attnviz.domain.requests import RelevanceRequest
+from attnviz.domain import Box, FigureImage, FitGeometry, RelevanceMethod, Size
+from attnviz.domain.kinds import RelevanceRequest
 from attnviz.errors import AttentionError, UsageError
 from attnviz.models.head import ClassHead, Part
 from attnviz.models.precision import cast
@@ -25,7 +25,7 @@ from tests.helpers.planted import backbone_of, planted_call, random_stochastic, 
 
 BY_GRADIENT = CHEFER, ROLLOUT = RelevanceMethod.CHEFER, RelevanceMethod.GRADIENT_ROLLOUT
 CLS = torch.tensor([1.0, 0.0])
-SECOND = Picture(
+SECOND = FigureImage(
     np.zeros((32, 32, 3), np.uint8),
     FitGeometry(Size(32, 32), Size(32, 32), 8, Box(0, 0, 32, 32)),
     "second.png",
@@ -298,16 +298,23 @@ def test_float16_is_refused_and_a_broken_gradient_found():
 @pytest.mark.parametrize(
     ("request_", "classes", "message"),
     [
-        (RelevanceRequest(), 5, "needs a target"),
-        (RelevanceRequest(class_index=1, like="a.png"), 5, "exclude each other"),
         (RelevanceRequest(class_index=1), 0, "has no classifier"),
         (RelevanceRequest(class_index=5), 5, "has classes 0 to 4"),
         (RelevanceRequest(class_index=-1), 5, "has classes 0 to 4"),
         (RelevanceRequest(class_index=1, heads=(7,)), 5, "head 7 does not exist"),
     ],
 )
-def test_a_target_that_the_model_has_not_is_refused(request_, classes, message):
+def test_a_target_that_the_model_does_not_have_is_refused(request_, classes, message):
     backbone = tiny_vit()
     backbone.info = replace(backbone.info, classes=classes, random_weights=False)
     with pytest.raises(UsageError, match=message):
         relevance_maps(backbone, noise(1), request_, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [({}, "needs a target"), ({"class_index": 1, "like": "a.png"}, "exclude each other")],
+)
+def test_a_request_has_one_target(target, message):
+    with pytest.raises(UsageError, match=message):
+        RelevanceRequest(**target)

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from attnviz.attention import rollout
+from attnviz.attention.checks import check_rollout_options
 from attnviz.attention.layer_matrix import MatrixPool, layer_matrix, pool_of, push_rows
-from attnviz.attention.rollout import check_options, rollout_maps
+from attnviz.attention.rollout import rollout_maps
 from attnviz.domain import DiscardOrder, Fusion, Query, RolloutOptions
-from attnviz.domain.requests import RolloutRequest
+from attnviz.domain.kinds import RolloutRequest
 from attnviz.errors import UsageError
 from tests.helpers.planted import dense_attention, planted_call, random_stochastic, tiny_vit
 
@@ -157,13 +158,13 @@ def test_the_mean_query_is_the_mean_over_the_patches_rollouts():
 @pytest.mark.parametrize("ratio", [1, 1.5, -0.1, float("nan")])
 def test_a_ratio_outside_the_definition_is_refused(ratio):
     with pytest.raises(UsageError, match="discard ratio"):
-        check_options(RolloutOptions(discard_ratio=ratio))
+        check_rollout_options(RolloutOptions(discard_ratio=ratio))
 
 
 @pytest.mark.parametrize("residual", [1, -0.1])
 def test_a_residual_outside_the_definition_is_refused(residual):
     with pytest.raises(UsageError, match="residual"):
-        check_options(RolloutOptions(residual=residual))
+        check_rollout_options(RolloutOptions(residual=residual))
 
 
 def test_memory_of_passed_matrices_is_used_again_for_the_same_size_only():

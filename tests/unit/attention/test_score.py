@@ -8,7 +8,7 @@ import torch
 
 from attnviz.attention.blocks import patch_mean_row
 from attnviz.attention.score import keep_highest, score_maps, score_terms
-from attnviz.domain.requests import ScoreRequest
+from attnviz.domain.kinds import ScoreMaps, ScoreRequest
 from attnviz.errors import UsageError
 from tests.helpers.planted import dense_attention, planted_call, tiny_vit
 
@@ -31,6 +31,19 @@ def test_by_hand(matrices, expected):
     np.testing.assert_allclose(scores(matrices), expected, atol=1e-6)
 
 
+def test_shares_of_the_score_by_hand():
+    # CLS attends to itself by 0.5, the patches to it by 0.4: 0.5 * 0.4 twice, of 0.4 + 0.26 + 0.24.
+    call = planted_call([ONE])
+    cls_row = call.rows(torch.zeros(1, dtype=torch.long))[0, :, 0]
+    all_terms = sum(score_terms(cls_row, patch_mean_row(call, 1), 0)).numpy()
+    np.testing.assert_allclose(all_terms, [0.4, 0.26, 0.24], atol=1e-6)
+    grid = (1, 2)
+    score = all_terms[1:].reshape(grid)
+    maps = ScoreMaps(score, score, score, score > 0, 1.0, 0, (0,), all_terms[:1])
+    np.testing.assert_allclose(maps.prefix_shares, [4 / 9], atol=1e-6)
+    assert maps.rows()[0]["prefix_mass"] == pytest.approx(4 / 9)
+
+
 def test_registers_stay_out_of_both_means():
     backbone = tiny_vit(registers=4)
     batch = torch.randn(1, 3, 32, 24, generator=torch.Generator().manual_seed(0))
@@ -42,6 +55,13 @@ def test_registers_stay_out_of_both_means():
     np.testing.assert_allclose(maps.cls_term.ravel(), cls_term, atol=1e-6)
     np.testing.assert_allclose(maps.patch_term.ravel(), patch_term, atol=1e-6)
     np.testing.assert_array_equal(maps.score, maps.cls_term + maps.patch_term)
+    to_cls = a[:, 5:, 0].mean(axis=1, keepdims=True)
+    prefix = a[:, 0, :5] * to_cls + a[:, 0, :1] * a[:, 5:, :5].mean(axis=1)
+    np.testing.assert_allclose(maps.prefix, prefix.mean(axis=0), atol=1e-6)
+    # All tokens together: the weights of the two terms, since rows sum to 1.
+    assert maps.prefix.sum() + maps.score.sum() == pytest.approx(
+        to_cls.mean() + a[:, 0, 0].mean(), abs=1e-5
+    )
     assert maps.kept.sum() == 3
     assert maps.score[maps.kept].min() > maps.score[~maps.kept].max()
 

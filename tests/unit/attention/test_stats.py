@@ -11,8 +11,9 @@ import torch
 from attnviz.attention import select
 from attnviz.attention.arrays import TokenLayout
 from attnviz.attention.select import kth_smallest
-from attnviz.attention.stats import MatrixStats, StatsOptions, entropy, focus, uniform_entropy
+from attnviz.attention.stats import MatrixStats, StatsOptions
 from attnviz.domain import Size
+from attnviz.domain.row_statistics import entropy, focus, uniform_entropy
 from tests.helpers.planted import planted_call, random_stochastic
 
 EVERYTHING = StatsOptions(mean=True, distance=True, entropy=True)

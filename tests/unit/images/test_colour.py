@@ -6,18 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms
+from PIL import Image
 
 from attnviz.domain import RgbImage
 from attnviz.errors import ImageError
-from attnviz.images.colour import to_srgb
 from attnviz.images.read import read_image
+from attnviz.images.values import to_bytes
 from tests.helpers.pictures import (
     as_file,
     encoded,
     grey_ink_profile,
     linear_grey_profile,
     scene,
+    srgb_profile,
+    swapped_profile,
 )
 
 
@@ -46,8 +48,7 @@ def test_sixteen_bit_ramp_keeps_its_grey_levels(tmp_path: Path, kind: str) -> No
 
 def test_sixteen_bits_are_rounded_to_the_nearest_level() -> None:
     values = np.array([[0, 128, 129, 385, 386, 65535]], dtype=np.uint16)
-    rgb, _ = to_srgb(Image.fromarray(values))
-    assert np.asarray(rgb)[0, :, 0].tolist() == [0, 0, 1, 1, 2, 255]
+    assert to_bytes(values, None).values.tolist() == [[0, 0, 1, 1, 2, 255]]
 
 
 @pytest.mark.parametrize("values", [[[-1, 3]], [[0, 65536]]])
@@ -138,17 +139,6 @@ def test_transparent_colour_becomes_white(
     result = read(tmp_path, encoded(image, "PNG", transparency=transparency))
     assert one_colour(result) == (255, 255, 255)
     assert result.notes == ("transparency laid on white",)
-
-
-def srgb_profile() -> bytes:
-    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-
-
-def swapped_profile() -> bytes:
-    """sRGB with the colours of its red and green primaries exchanged, and no longer named sRGB."""
-    profile = srgb_profile()
-    swapped = profile.replace(b"rXYZ", b"????").replace(b"gXYZ", b"rXYZ").replace(b"????", b"gXYZ")
-    return swapped.replace("sRGB".encode("utf-16-be"), "xRGB".encode("utf-16-be"))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P"])

@@ -9,7 +9,8 @@ from PIL import Image
 from attnviz.domain import Box, Fit, Size
 from attnviz.domain.requests import SizeRequest
 from attnviz.errors import UsageError
-from attnviz.images.fit import check_size, plan_fit, prepare
+from attnviz.images.fit import plan_fit, prepare
+from attnviz.images.sizes import check_size
 from tests.helpers.pictures import GREY, RED, model_info, rgb_image, scene
 
 NATIVE = Size(224, 224)
@@ -23,7 +24,7 @@ NATIVE = Size(224, 224)
         ((640, 427), 8, None, "aspect", (336, 224), (0, 0, 640, 427)),
         # 451 * 224 / 300 = 336.7; multiples of 16: 336
         ((300, 451), 16, None, "aspect", (224, 336), (0, 0, 300, 451)),
-        # 250 is no multiple of 8: 31.25 patches -> 31; 375 / 8 = 46.9 -> 47
+        # 250 is not a multiple of 8: 31.25 patches -> 31; 375 / 8 = 46.9 -> 47
         ((100, 150), 8, 250, "aspect", (248, 376), (0, 0, 100, 150)),
         # halfway between two multiples goes up: 100 -> 12.5 patches -> 13
         ((50, 50), 8, 100, "aspect", (104, 104), (0, 0, 50, 50)),
@@ -36,7 +37,7 @@ NATIVE = Size(224, 224)
         ((500, 334), 8, 224, "pad", (224, 224), (0, 0, 500, 224 * 334 / 150)),
         # fits inside 240 x 320: 334 / 500 * 240 = 160.3 -> 160
         ((500, 334), 8, (240, 320), "aspect", (240, 160), (0, 0, 500, 334)),
-        # 321 is no multiple of 8: the width becomes 320, the height 100 * 321 / 400 = 80.25 -> 80
+        # 321 is not a multiple of 8: 320 wide, and 100 * 321 / 400 = 80.25 -> 80 high
         ((100, 400), 8, (241, 321), "aspect", (80, 320), (0, 0, 100, 400)),
         # 100 / 8 = 12.5 rounds to 104, which is above 100: 96
         ((100, 100), 8, (100, 100), "aspect", (96, 96), (0, 0, 100, 100)),
@@ -229,3 +230,24 @@ def test_red_square_lies_in_its_cell_under_a_centre_crop() -> None:
     assert tuple(seen[row * 16 + 8, column * 16 + 8]) == RED
     assert tuple(seen[4 * 16 + 8, column * 16 + 8]) == GREY
     assert prepared.geometry.cell_at(82, 120) is None
+
+
+@pytest.mark.parametrize("size", [(96, 64), [96, 64], Size(96, 64), (np.int64(96), np.int64(64))])
+@pytest.mark.parametrize("fit", list(Fit))
+def test_any_pair_of_whole_numbers_is_height_and_width(size, fit) -> None:
+    image = rgb_image(scene(120, 80))
+    prepared = prepare(image, model_info(8), size, fit)
+    expected = prepare(image, model_info(8), Size(96, 64), fit)
+    assert prepared.geometry == expected.geometry
+    assert prepared.geometry.model_input == (96, 64)
+
+
+@pytest.mark.parametrize("size", [(96,), (1, 2, 3), "96x64", 96.5, (96.0, 64), {}, ("a", 1)])
+def test_what_is_not_a_size_is_named(size) -> None:
+    for call in (
+        lambda: prepare(rgb_image(scene(12, 8)), model_info(8), size, Fit.ASPECT),
+        lambda: check_size(8, size, Fit.ASPECT),
+    ):
+        with pytest.raises(UsageError, match="is not a size") as caught:
+            call()
+        assert "(height, width)" in caught.value.hint

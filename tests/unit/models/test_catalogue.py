@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import timm
 import torch
@@ -51,7 +47,7 @@ def test_the_names_that_the_command_line_promises_are_there():
 
 def test_two_models_of_one_name_raise():
     spec = MODELS["dino_vits8"]
-    with pytest.raises(ValueError, match="two models are called dino_vits8"):
+    with pytest.raises(ValueError, match="two models have the name dino_vits8"):
         catalogue._table([spec, spec])
 
 
@@ -90,7 +86,7 @@ def test_a_name_like_no_other_suggests_nothing():
     assert unknown_model("zzzz").message == "there is no model 'zzzz'"
 
 
-def test_the_local_cache_is_seen_without_torch(tmp_path):
+def test_the_local_cache_is_seen_without_torch(tmp_path, light_server):
     folder = tmp_path / "models--timm--vit_small_patch8_224.dino"
     (folder / "refs").mkdir(parents=True)
     (folder / "refs" / "main").write_text("abc")
@@ -101,8 +97,5 @@ def test_the_local_cache_is_seen_without_torch(tmp_path):
         "print(cached(MODELS['dino_vits8']), cached(MODELS['dino_vits16']),"
         " any(name in sys.modules for name in ('torch', 'timm', 'matplotlib')))"
     )
-    environment = os.environ | {"HF_HUB_CACHE": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
+    done = light_server.run(source=code, environment={"HF_HUB_CACHE": str(tmp_path)})
     assert done.stdout.split() == ["True", "False", "False"]

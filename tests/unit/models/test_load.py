@@ -35,7 +35,7 @@ def test_positions_follow_the_code_that_the_file_comes_from(
 ):
     model = loaded(tmp_path, original(layout, registers=registers), args=OWN)
     assert model.info.positions == rule
-    assert model._positions.offset is offset
+    assert model._offset is offset
 
 
 def test_a_timm_name_means_timms_rule_and_a_request_beats_both(tmp_path):
@@ -84,7 +84,6 @@ def test_a_dino_file_of_its_own_size_is_prepared_for_as_dino_is(tmp_path):
     """Not as the supervised ViT of the same shapes, whose pixels are centred at 0.5."""
     model = loaded(tmp_path, original(), args=OWN)
     assert model.info.mean == (0.485, 0.456, 0.406)
-    assert len(model.notes) == 1
     supervised = loaded(tmp_path, original() | {"head.weight": torch.zeros(10, 64)}, args=OWN)
     assert supervised.info.mean == (0.5, 0.5, 0.5)
     assert "mean 0.5,0.5,0.5 and std 0.5,0.5,0.5 are assumed" in supervised.notes[1]
@@ -93,8 +92,8 @@ def test_a_dino_file_of_its_own_size_is_prepared_for_as_dino_is(tmp_path):
 def test_the_note_says_what_was_loaded(tmp_path):
     model = loaded(tmp_path, {"teacher": original(), "student": original(seed=1)}, args=OWN)
     assert model.notes[0] == (
-        "weights: patch 8, width 64, 4 layers, 2 heads, 0 registers; 54 of 54 tensors from "
-        "weights.pth (teacher) (dino layout)"
+        "weights.pth: patch 8, width 64, 4 layers, 2 heads, 0 registers, 4x4 positions (a square "
+        "is assumed); 54 of 54 tensors from weights.pth (teacher) (dino layout)"
     )
 
 
@@ -108,7 +107,7 @@ def test_an_epsilon_of_the_config_reaches_every_norm():
 
 def test_weights_that_no_shape_explains_ask_for_a_name(tmp_path):
     content = original() | {"norm_pre.weight": torch.ones(64), "norm_pre.bias": torch.zeros(64)}
-    with pytest.raises(CheckpointError, match=r"no place in the model.*norm_pre") as caught:
+    with pytest.raises(CheckpointError, match=r"no counterpart.*patch_embed\.proj\.bias") as caught:
         loaded(tmp_path, content, args=OWN)
     assert "name it with --model" in caught.value.hint
 
@@ -117,7 +116,7 @@ def test_weights_that_no_shape_explains_ask_for_a_name(tmp_path):
     ("request_", "kind", "message"),
     [
         ({"name": "dino_vitz8"}, UnknownModelError, "did you mean dino_vit"),
-        ({"device": "abacus"}, UsageError, "is no device"),
+        ({"device": "abacus"}, UsageError, "is not a device"),
         ({"name": "dino_vits8", "args": {"colour": 3}}, UsageError, "--model-arg colour"),
         ({"name": "dino_vits8", "args": {"heads": 5, "depth": 1}}, UsageError, "num_heads=5"),
         ({"name": "dino_vits8", "args": {"depth": 0}}, UsageError, "depth=0 is too small"),

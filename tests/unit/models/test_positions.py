@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from attnviz.domain import Positions, Size
-from attnviz.models.positions import PositionTable, resize_positions
+from attnviz.models.positions import PositionTable, resampling_of, resize_positions
 from tests.helpers.planted import tiny_vit
 
 RULES = pytest.mark.parametrize("rule", list(Positions))
@@ -22,8 +22,9 @@ def stored(rows, columns, width=3, seed=0):
     return torch.from_numpy(noise.astype(np.float32))
 
 
-def resized(positions, grid, target, rule, *, offset=True):
-    out = resize_positions(positions, Size(*grid), Size(*target), rule, offset=offset)
+def resized(positions, grid, target, rule, *, offset=True, registers=0):
+    how = resampling_of(rule, by_offset=offset, registers=registers)
+    out = resize_positions(positions, Size(*grid), Size(*target), how)
     return out.reshape(*target, -1).numpy()
 
 
@@ -103,7 +104,8 @@ def test_how_far_the_rules_lie_apart(side, most, rms):
 @RULES
 def test_at_the_stored_grid_nothing_is_touched(rule):
     noise = stored(14, 14)
-    out = resize_positions(noise, Size(14, 14), Size(14, 14), rule, offset=True)
+    how = resampling_of(rule, by_offset=True, registers=0)
+    out = resize_positions(noise, Size(14, 14), Size(14, 14), how)
     assert out is noise
 
 
@@ -132,7 +134,7 @@ def test_a_pass_sees_every_patch_and_leaves_the_model_as_it_was(rule, grid, targ
     """37 to 39 and 14 to 61 cells are pairs that a plain scale factor rounds down."""
     model = tiny_vit(depth=1, patch=2, size=2 * grid)
     before = model.module.pos_embed
-    table = PositionTable(model.module, rule, offset=True)
+    table = PositionTable(model.module, rule, by_offset=True, registers=0)
     height, width = target
     with torch.inference_mode(), table.at(Size(height, width)):
         assert tuple(model.module.patch_embed.grid_size) == target
@@ -153,7 +155,7 @@ def test_rows_and_columns_are_not_exchanged():
 
 def test_prefix_positions_are_kept_and_a_few_grids_are_remembered():
     model = tiny_vit(depth=1, patch=8, size=32)
-    table = PositionTable(model.module, Positions.ORIGINAL, offset=True)
+    table = PositionTable(model.module, Positions.ORIGINAL, by_offset=True, registers=0)
     stored_class = model.module.pos_embed[:, :1].clone()
     seen = {}
     for side in range(5, 5 + table.KEEP + 2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ from torch import nn
 
 import attnviz
 from attnviz.domain import DrawStyle, Fit
-from attnviz.domain.requests import HeadsRequest
+from attnviz.domain.kinds import KINDS, HeadsRequest, RelevanceRequest
 from attnviz.errors import AttnvizError, UnsupportedModelError, UsageError
 from attnviz.images.fit import prepare
-from attnviz.models.training import find_backbone, twin_of
+from attnviz.models.training import find_backbone, snapshot_backbone
 from attnviz.output.read_record import read_record
 from tests.helpers import live_models
 from tests.helpers.command_line import arrays, meta
@@ -152,11 +153,21 @@ def test_what_is_drawn_is_what_the_models_own_code_computes(kind, size, picture,
     watch(model, 500)
     saved = arrays(tmp_path / "step00000500" / "scene.heads.npz")
     assert model.training
-    image = prepare(attnviz.read(picture), twin_of(model).info, size, Fit.ASPECT, mean, std)
+    image = prepare(
+        attnviz.read(picture), snapshot_backbone(model).info, size, Fit.ASPECT, mean, std
+    )
     rows = live_models.attention_rows(model.eval(), torch.from_numpy(image.tensor)[None])[0]
     found = np.concatenate([saved["prefix"], saved["attention"].reshape(2, -1)], axis=1)
     np.testing.assert_allclose(found, rows.numpy(), rtol=0, atol=2e-5)
     assert rows.max() > 2 / rows.shape[-1]  # not a uniform map, with which everything agrees
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_figure_is_watched(kind, picture, tmp_path):
+    figure = RelevanceRequest(like=picture) if kind == "relevance" else kind
+    watch = attnviz.Watch(picture, [figure], out=tmp_path, strict=True, save_data=True, **QUICK)
+    names = {path.name for path in watch(live_models.make("timm"), 0)}
+    assert names >= {f"scene.{kind}.png", f"scene.{kind}.npz"}
 
 
 def test_the_figure_tells_its_step(picture, tmp_path):
@@ -179,7 +190,7 @@ def test_only_every_so_many_steps(picture, tmp_path):
 def test_the_twin_reads_the_live_weights_without_a_copy():
     for kind in ("timm", "dino"):
         model = live_models.make(kind)
-        twin = twin_of(model)
+        twin = snapshot_backbone(model)
         assert twin.module is not model
         assert twin.module.norm.weight.data_ptr() == model.norm.weight.data_ptr()
         assert not any(p.requires_grad for p in twin.module.parameters())
@@ -202,7 +213,7 @@ def test_a_compiled_model_is_seen_through():
     model = live_models.make("timm")
     assert find_backbone(torch.compile(model, backend="eager")) is model
     model.blocks[1] = torch.compile(model.blocks[1], backend="eager")
-    twin = twin_of(model)
+    twin = snapshot_backbone(model)
     assert type(twin.blocks[1]).__name__ == "Block"
     assert type(model.blocks[1]).__name__ == "OptimizedModule"
 
@@ -238,18 +249,19 @@ def test_a_failure_is_told_once_and_training_goes_on(picture, tmp_path, caplog):
         assert [watch(nn.Linear(2, 2), step) for step in (0, 500, 1000)] == [(), (), ()]
     (told,) = caplog.records
     assert told.getMessage() == (
-        "attention was not drawn at step 0: there is no Vision Transformer in Linear"
+        "attention was not drawn at step 0: Linear has no known layout of a Vision Transformer"
     )
 
 
 def test_strict_raises(picture, tmp_path):
     watch = attnviz.Watch(picture, out=tmp_path, strict=True, **QUICK)
-    with pytest.raises(UsageError, match="no Vision Transformer in Linear"):
+    with pytest.raises(UsageError, match="no known layout of a Vision Transformer"):
         watch(nn.Linear(2, 2), 0)
 
 
 def test_a_disk_that_cannot_be_written_does_not_stop_training(picture, tmp_path, caplog):
     watch = attnviz.Watch(picture, ["heads"], out=tmp_path / "out", **QUICK)
+    (tmp_path / "out").mkdir()  # the check of the folder leaves none behind
     (tmp_path / "out" / "step00000000").write_text("in the way")
     assert watch(live_models.make("timm"), 0) == ()
     assert "cannot be written" in caplog.text
@@ -279,12 +291,12 @@ def test_what_the_layouts_model_would_compute_otherwise_is_refused(change, reaso
     model = live_models.make("dino")
     change(model)
     with pytest.raises(UnsupportedModelError, match=reason):
-        twin_of(model)
+        snapshot_backbone(model)
 
 
 def test_the_norm_epsilon_is_the_live_models():
     torch.manual_seed(0)
-    twin = twin_of(live_models.OriginalVit(eps=1e-3))
+    twin = snapshot_backbone(live_models.OriginalVit(eps=1e-3))
     assert {m.eps for m in twin.module.modules() if isinstance(m, nn.LayerNorm)} == {1e-3}
 
 
@@ -292,10 +304,11 @@ def test_the_norm_epsilon_is_the_live_models():
     ("given", "reason"),
     [
         ({"images": ["gone.png"]}, "gone.png does not exist"),
-        ({"images": []}, "no picture"),
+        ({"images": []}, "no images"),
         ({"figures": ["hats"]}, "no figure is called 'hats'"),
+        ({"figures": [RelevanceRequest(like=Path("gone.png"))]}, "gone.png is not a file"),
         ({"figures": ["heads", HeadsRequest(layer=0)]}, "share a name"),
-        ({"every": 0}, "every=0"),
+        ({"every": 0}, "every=0 is not a number"),
     ],
 )
 def test_wrong_use_is_told_before_training(given, reason, picture, tmp_path):

@@ -1,0 +1,136 @@
+"""What a model can do of what a request asks, told from what is known of it. No torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.domain import Query, RelevanceMethod
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.options import resolve
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.domain import ModelInfo, RolloutOptions
+    from attnviz.domain.kinds import (
+        CommandRequest,
+        FeaturesRequest,
+        LayersRequest,
+        RelevanceRequest,
+        RolloutRequest,
+        ScoreRequest,
+    )
+
+
+def check_request(info: ModelInfo, request: CommandRequest) -> None:
+    """Raise for anything in a request that a model cannot do, before any image is read.
+
+    Raises:
+        UsageError: Layer, head, ratio, residual or class out of range.
+        UnsupportedModelError: The model has no CLS token and the request needs one.
+    """
+    resolve(kind_of(request).check)(info, request)
+
+
+def check_layer_and_heads(info: ModelInfo, request: Any) -> None:
+    """Raise unless the model has the request's heads and layer, and a CLS token if it needs one.
+
+    Raises:
+        UsageError: Layer or head out of range.
+        UnsupportedModelError: There is no CLS token.
+    """
+    choose_heads(info, request.heads)
+    if request.needs_cls:
+        need_cls(info, Query.CLS)
+    if hasattr(request, "layer"):
+        choose_layer(info, request.layer)
+
+
+def check_layers(info: ModelInfo, request: LayersRequest) -> None:
+    """As ``check_layer_and_heads``, for several layers."""
+    check_layer_and_heads(info, request)
+    choose_layers(info, request.layers)
+
+
+def check_rollout(info: ModelInfo, request: RolloutRequest) -> None:
+    """As ``check_layer_and_heads``; ratios in [0, 1), and no depth before the start layer."""
+    check_layer_and_heads(info, request)
+    check_rollout_options(request.options)
+    start = choose_layer(info, request.options.start_layer)
+    for depth in request.depths:
+        if choose_layer(info, depth) < start:
+            raise UsageError(
+                f"the rollout cannot be shown after layer {depth}: it starts at layer {start}"
+            )
+
+
+def check_rollout_options(options: RolloutOptions) -> None:
+    """Raise UsageError for a discard ratio or residual outside [0, 1)."""
+    if not 0 <= options.discard_ratio < 1:
+        raise UsageError(
+            f"discard ratio {options.discard_ratio} is not in [0, 1)",
+            "0.9 discards the smallest 90 % of each layer's values, 0 discards nothing",
+        )
+    if not 0 <= options.residual < 1:
+        raise UsageError(
+            f"residual {options.residual} is not in [0, 1)",
+            "0.5 weighs the residual connection as much as attention; 1 would leave no attention",
+        )
+
+
+def check_score(info: ModelInfo, request: ScoreRequest) -> None:
+    """As ``check_layer_and_heads``; the keep ratio in (0, 1]."""
+    check_layer_and_heads(info, request)
+    check_keep_ratio(request.keep_ratio)
+
+
+def check_keep_ratio(keep_ratio: float) -> None:
+    """Raise UsageError unless the ratio is in (0, 1]."""
+    if not 0 < keep_ratio <= 1:
+        raise UsageError(f"keep ratio {keep_ratio} is not in (0, 1]", "0.7 keeps 70 % of tokens")
+
+
+def check_features(info: ModelInfo, request: FeaturesRequest) -> None:
+    """Raise UsageError for a layer out of range, or a threshold that is not above 0."""
+    if request.layer is not None:
+        choose_layer(info, request.layer)
+    threshold = request.outlier_threshold
+    if threshold is not None and not threshold > 0:
+        raise UsageError(f"outlier threshold {threshold:g} is not above 0")
+
+
+def check_relevance(info: ModelInfo, request: RelevanceRequest) -> None:
+    """As ``check_layer_and_heads``; the model has the class that is the target.
+
+    Raises:
+        UsageError: A model without classifier, a class out of range, a target that CLS alone does
+            not give.
+    """
+    check_layer_and_heads(info, request)
+    class_index = request.class_index
+    if class_index is None:
+        if request.method is RelevanceMethod.CONTRIBUTION and not info.has_cls:
+            raise not_of_cls(info)
+        return
+    if not info.classes and info.random_weights:
+        raise UsageError(
+            "--class: random weights come without a classifier",
+            "give trained weights: --checkpoint FILE, or a model's name",
+        )
+    if not info.classes:
+        raise UsageError(
+            f"--class: {info.name} has no classifier",
+            "self-supervised models have no classes: use --like SECOND.jpg",
+        )
+    if not 0 <= class_index < info.classes:
+        raise UsageError(
+            f"--class {class_index} does not exist: {info.name} has classes 0 to {info.classes - 1}"
+        )
+
+
+def not_of_cls(info: ModelInfo) -> UsageError:
+    """For contributions to a target that is not read from CLS alone."""
+    return UsageError(
+        f"--method contribution: the target of {info.name} is not read from CLS alone",
+        "use --method chefer",
+    )
