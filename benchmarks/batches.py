@@ -47,22 +47,24 @@ COMPARED: dict[str, tuple[CommandRequest, str]] = {
 
 def report(plan: Plan) -> str:
     """Tables of times for every size, and how far half precision deviates."""
+    models = {precision: _model(plan, precision) for precision in plan.precisions}
     texts = []
     for side in plan.sides:
-        columns = dict(_columns(plan, side))
+        columns = dict(_columns(plan, models, side))
         rows = {
             name: [cells.get(name, "no memory") for cells in columns.values()]
             for name in ("plain forward pass", *REQUESTS)
         }
         texts.append(table(f"time / plain at {side} px", list(columns), rows))
-    texts += [_deviations(plan, precision) for precision in plan.precisions[1:]]
+    texts += [_deviations(plan, models, precision) for precision in plan.precisions[1:]]
     return "\n\n".join(texts)
 
 
-def _columns(plan: Plan, side: int) -> Iterator[tuple[str, dict[str, str]]]:
+def _columns(
+    plan: Plan, models: dict[str, Backbone], side: int
+) -> Iterator[tuple[str, dict[str, str]]]:
     """A column for every number type and batch size: its cells by row."""
-    for precision in plan.precisions:
-        model = _model(plan, precision)
+    for precision, model in models.items():
         for count in plan.batches:
             try:
                 yield f"{precision}, {count}", _measure(model, side, count, plan.rounds(side))
@@ -80,9 +82,9 @@ def _measure(model: Backbone, side: int, count: int, rounds: int) -> dict[str, s
     return cells | {"plain forward pass": f"{each:.1f} ms/image"}
 
 
-def _deviations(plan: Plan, precision: str) -> str:
+def _deviations(plan: Plan, models: dict[str, Backbone], precision: str) -> str:
     """One sentence: the largest deviation from the first number type, relative to the maximum."""
-    exact, other = _model(plan, plan.precisions[0]), _model(plan, precision)
+    exact, other = models[plan.precisions[0]], models[precision]
     parts = []
     for name, (request, array) in COMPARED.items():
         pair = [getattr(_maps(model, plan.sides[0], request), array) for model in (exact, other)]
