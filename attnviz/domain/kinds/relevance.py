@@ -126,7 +126,8 @@ class RelevanceMaps(Maps):
         row: dict[str, Any] = {"method": self.method.value}
         if self.like is None:
             row |= {"target": f"class {self.class_index}", "value": self.value}
-            row["probability"] = self.probability
+            if self.probability is not None:
+                row["probability"] = self.probability
         else:
             row |= {"target": f"like {self.like.name}", "value": self.value}
         if self.signed:

@@ -55,7 +55,7 @@ from attnviz.models.precision import cast
 from tests.helpers.planted import backbone_of, tiny_vit
 
 IMAGES = 2
-GEOMETRY = FitGeometry(Size(24, 40), Size(24, 40), 8, Box(0, 0, 40, 24))
+GEOMETRY = FitGeometry(Size(24, 40), Size(24, 40), 8, Box(0, 0, 24, 40))
 PICTURE = FigureImage(np.zeros((24, 40, 3), np.uint8), GEOMETRY, "second.png")
 LIKE = Path("second.png")
 PAPER = RolloutOptions(discard_ratio=0)
