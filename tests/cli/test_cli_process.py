@@ -195,6 +195,8 @@ def test_an_interrupt_does_not_wait_for_a_long_step(light_server: WarmServer) ->
     _, err = process.communicate(timeout=50)
     assert time.monotonic() - begun < 2
     assert (process.returncode, err) == (130, "")
+    while any(map(alive, children)) and time.monotonic() - begun < 10:
+        time.sleep(0.01)
     assert not any(map(alive, children))
 
 
@@ -307,4 +309,5 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
             [sys.executable, "-m", "attnviz", "--version"],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
-    assert (run.returncode, "Traceback" in run.stderr) == (1, False)
+    assert run.returncode == 1
+    assert run.stderr == "error: standard output cannot be written (No space left on device)\n"
