@@ -9,7 +9,7 @@ batched product gives every core whole heads to work on.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -86,17 +86,29 @@ def spread_rows(call: AttentionCall) -> Tensor:
     return torch.linspace(0, tokens - 1, 4, device=call.query.device).long()
 
 
+RowSum = Callable[[Tensor, slice], Tensor]
+"""From the weights (H, R, N) of some rows, and which rows they are, to their sums (H, R, 1)."""
+
+
+def row_sums(weights: Tensor, _rows: slice) -> Tensor:
+    """Sums of rows (H, R, N): (H, R, 1)."""
+    return weights.sum(dim=-1, keepdim=True)
+
+
 def row_blocks(
     call: AttentionCall,
     *,
     first_row: int = 0,
     output: Tensor | None = None,
     logits: bool = False,
+    sum_rows: RowSum = row_sums,
 ) -> Iterator[RowBlock]:
     """All rows of one image (``call`` with B = 1) from ``first_row`` on, in order.
 
     With ``output`` (H, N, d) attention times V is written there on the way, so that the model can
-    go on with it and its fused kernel need not run as well.
+    go on with it and its fused kernel need not run as well. ``sum_rows`` computes the totals of
+    each block, for code that needs a product over the same values anyway; it may be called a second
+    time for the same rows, and the last call counts.
 
     Raises:
         AttentionError: A row is broken, or the output is not the model's own.
@@ -106,7 +118,7 @@ def row_blocks(
     if output is None:
         call.rows(sampled)
     count = rows_per_block(call)
-    blocks = _Blocks(call, count, logits=logits)
+    blocks = _Blocks(call, count, sum_rows, logits=logits)
     value = packed(call.value[0]) if output is not None else None  # H, N, d
     for start in range(first_row, tokens, count):
         block = blocks.compute(slice(start, min(start + count, tokens)))
@@ -121,9 +133,10 @@ def row_blocks(
 class _Blocks:
     """One image's queries and keys, and the buffers in which its blocks are computed."""
 
-    def __init__(self, call: AttentionCall, rows: int, *, logits: bool) -> None:
+    def __init__(self, call: AttentionCall, rows: int, sum_rows: RowSum, *, logits: bool) -> None:
         _, heads, tokens, _ = call.query.shape
         self.call = call
+        self.sum_rows = sum_rows
         # Leaving the row's maximum in saves two of the passes over N x N values. This is tried
         # until a row does not allow it.
         self.unshifted = call.query.device.type == "cpu" and call.mask is None
@@ -148,7 +161,7 @@ class _Blocks:
         """Fill the logits and weights (H, R, N) of a block; returns the sums of the weights."""
         self._multiply(query, logits)
         if self.unshifted:
-            totals = torch.exp(logits, out=weights).sum(dim=-1, keepdim=True)
+            totals = self.sum_rows(torch.exp(logits, out=weights), rows)
             sums = totals.numpy()  # its extremes cost less than torch's
             if SAFE_TOTALS[0] < sums.min() and sums.max() < SAFE_TOTALS[1]:
                 return totals
@@ -158,7 +171,7 @@ class _Blocks:
         if mask is not None:
             logits.copy_(add_mask(logits, mask[0]))
         logits.sub_(logits.amax(dim=-1, keepdim=True))
-        totals = torch.exp(logits, out=weights).sum(dim=-1, keepdim=True)
+        totals = self.sum_rows(torch.exp(logits, out=weights), rows)
         low, high = torch.aminmax(totals)
         if not (low > 0 and high < math.inf):  # also true for NaN
             raise broken_row(self.call.layer, "holds numbers that are not finite")

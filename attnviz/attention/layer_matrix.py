@@ -28,12 +28,12 @@ class LayerMatrix:
     """One layer's matrix (N, N), and the product of row vectors with A'.
 
     A' is ``identity`` * I + ``weight`` * matrix, rows renormalised; where the matrix is A' already,
-    identity is 0 and weight 1. ``sums`` (N,): of the matrix's rows. ``keep_from``: smaller values
-    count as 0; None keeps all.
+    identity is 0 and weight 1. ``sums`` (N,): of the matrix's rows; None: all are 1. ``keep_from``:
+    smaller values count as 0; None keeps all.
     """
 
     matrix: Tensor
-    sums: Tensor
+    sums: Tensor | None
     keep_from: float | None
     identity: float
     weight: float
@@ -41,7 +41,8 @@ class LayerMatrix:
     def push(self, vectors: Tensor) -> Tensor:
         """Row vectors (K, N) times A': (K, N). A row that lost all its values counts as I's."""
         if self.keep_from is None:
-            scales = self.identity + self.weight * self.sums
+            sums = torch.ones_like(vectors[0]) if self.sums is None else self.sums
+            scales = self.identity + self.weight * sums
             products = (vectors / scales.clamp_min(TINY)) @ self.matrix
         else:
             scales, products = self._push_kept(vectors, self.keep_from)
@@ -52,7 +53,7 @@ class LayerMatrix:
         """What A' is divided by (N,) after the discard, and vectors divided by it times matrix."""
         tokens = self.matrix.shape[0]
         count = max(1, CHUNK_FLOATS // tokens)
-        scales, products = torch.empty_like(self.sums), torch.zeros_like(vectors)
+        scales, products = torch.empty_like(vectors[0]), torch.zeros_like(vectors)
         # threshold() keeps what is above its bound; values equal to the k-th smallest stay.
         bound = float(np.nextafter(np.float32(keep_from), np.float32(-np.inf)))
         for start in range(0, tokens, count):
@@ -92,12 +93,15 @@ class Fuser:
         if self.index is not None:
             self.chosen = torch.zeros(total, 1, 1, device=device).index_fill_(0, self.index, 1.0)
 
-    def fuse(self, block: RowBlock, out: Tensor) -> None:
-        """Write the fused rows of a block to ``out`` (R, N). The block's attention is used up."""
+    def fuse(self, block: RowBlock, out: Tensor, weight: float = 1.0) -> None:
+        """Write the fused rows of a block, times ``weight``, to ``out`` (R, N).
+
+        The block is used up.
+        """
         if self.fusion is Fusion.MEAN:
             # Each row of all heads, (H, N), is weighted and summed in one pass as a product from
             # the left; heads that are not chosen have weight 0.
-            shares = (block.totals * self.count).reciprocal_()
+            shares = (block.totals * (self.count / weight)).reciprocal_()
             if self.chosen is not None:
                 shares *= self.chosen
             torch.bmm(shares.permute(1, 2, 0), block.weights.transpose(0, 1), out=out[:, None])
@@ -107,6 +111,8 @@ class Fuser:
             attention = attention[self.index]
         reduce = torch.amax if self.fusion is Fusion.MAX else torch.amin
         reduce(attention, dim=0, out=out)
+        if weight != 1.0:
+            out *= weight
 
 
 def layer_matrix(
@@ -120,19 +126,21 @@ def layer_matrix(
 
     output (H, N, d): as for ``row_blocks``.
     """
-    residual = options.residual
     after = options.discard_ratio > 0 and options.discard is DiscardOrder.AFTER
+    identity, weight = options.residual, 1 - options.residual
     fuser = Fuser(heads, call.query.shape[1], options.fusion, matrix.device)
-    sums = matrix.new_empty(matrix.shape[0])
+    # Rows of a mean of distributions sum to 1.
+    sums = None if fuser.fusion is Fusion.MEAN else matrix.new_empty(matrix.shape[0])
     for block in row_blocks(call, output=output):
-        fused = matrix[block.rows]
-        fuser.fuse(block, fused)
-        torch.sum(fused, dim=-1, out=sums[block.rows])
-        if after:
-            scale = residual + (1 - residual) * sums[block.rows, None]
-            fused.mul_((1 - residual) / scale)
-            fused.diagonal(offset=block.rows.start).add_((residual / scale)[:, 0])
-    identity, weight = (0.0, 1.0) if after else (residual, 1 - residual)
+        rows = matrix[block.rows]
+        fuser.fuse(block, rows, weight if after else 1.0)
+        if sums is not None:
+            torch.sum(rows, dim=-1, out=sums[block.rows])
+            if after:
+                rows /= identity + sums[block.rows, None]
+    if after:
+        matrix.diagonal().add_(identity if sums is None else identity / (identity + sums))
+        identity, weight = 0.0, 1.0
     return LayerMatrix(matrix, sums, keep_from(matrix, options.discard_ratio), identity, weight)
 
 

@@ -10,7 +10,6 @@ import torch
 
 from attnviz.attention import select
 from attnviz.attention.arrays import TokenLayout
-from attnviz.attention.blocks import row_blocks
 from attnviz.attention.select import kth_smallest
 from attnviz.attention.stats import MatrixStats, StatsOptions
 from attnviz.domain import Size
@@ -24,8 +23,7 @@ def stats_of(matrices, prefix, grid, patch=8):
     call = planted_call(matrices)
     layout, heads = TokenLayout(prefix, grid, patch), call.query.shape[1]
     stats = MatrixStats(layout, heads, EVERYTHING, call.query.device)
-    for block in row_blocks(call, logits=True):
-        stats.add(block)
+    stats.read(call)
     return stats
 
 
@@ -111,14 +109,6 @@ def test_a_statistic_that_the_options_exclude_is_refused(name):
     stats = MatrixStats(layout, 2, StatsOptions(), torch.device("cpu"))
     with pytest.raises(ValueError, match="statistics were made without"):
         getattr(stats, name)
-
-
-def test_entropy_needs_logits():
-    call = planted_call(np.full((4, 4), 0.25))
-    layout = TokenLayout(1, Size(1, 3), 8)
-    stats = MatrixStats(layout, 1, StatsOptions(entropy=True), torch.device("cpu"))
-    with pytest.raises(ValueError, match="blocks with logits"):
-        stats.add(next(row_blocks(call)))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
