@@ -8,7 +8,7 @@ import pytest
 import attnviz
 from attnviz.attention.compute import query_cells
 from attnviz.domain import Box, FitGeometry, Size
-from attnviz.domain.requests import FeaturesRequest, PatchRequest
+from attnviz.domain.kinds import FeaturesRequest, PatchRequest
 from attnviz.errors import ImageError
 from tests.helpers.planted import tiny_vit
 
