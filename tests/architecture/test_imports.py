@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,8 +99,9 @@ def test_what_only_tells_imports_nothing_heavy(arguments: list[str], heavy_impor
 def test_what_is_told_before_the_weights_imports_no_torch(
     arguments: list[str], light_server: WarmServer, tmp_path: Path
 ) -> None:
-    # A folder without figures: where `make demo` has drawn some, they are compared with the weights.
-    for name in ("configs", "sample_images", "docs"):
+    # In a folder without figures: where `make demo` has drawn some, their weights are looked at.
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    for name in ("sample_images", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     torch = [name for name in HEAVY if name in ("torch", "torchvision", "timm", "transformers")]
     source = PROBE.format(before="", heavy=torch)
