@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -12,15 +13,22 @@ SCENE := tests/data/demo_scenes/scene_000
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml constraints.txt
+# The package alone: what `make demo` needs.
+$(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "attnviz needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+# And what developing it needs.
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## draw every kind of figure of the sample pictures into attnviz-out/
+demo: $(INSTALLED) ## draw every kind of figure, of the sample images, into attnviz-out/
 	$(BIN)/attnviz render configs/demo.toml --overwrite
+	@echo "Look first at attnviz-out/car.heads.png, flower.layers.png and astronaut.features.png"
 
 test: $(READY) ## run the quick tests: within five minutes on two cores
 	$(BIN)/python -m pytest -m "not slow"

@@ -188,7 +188,7 @@ def heads(
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no class token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
         AttentionError: The captured attention breaks an invariant.
     """
     request = HeadsRequest(layer, _indices(heads), distance=distance, query=Query(query))
@@ -220,7 +220,7 @@ def layers(
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no class token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
         AttentionError: The captured attention breaks an invariant.
     """
     request = LayersRequest(
@@ -262,7 +262,7 @@ def rollout(  # noqa: PLR0913 - the options of a rollout
 
     Raises:
         UsageError: A ratio, layer or head out of range.
-        UnsupportedModelError: The model has no class token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
         AttentionError: The captured attention breaks an invariant.
     """
     options = RolloutOptions(
@@ -325,7 +325,7 @@ def score(
 
     Raises:
         UsageError: Layer, head or ratio out of range.
-        UnsupportedModelError: The model has no class token.
+        UnsupportedModelError: The model has no CLS token.
         AttentionError: The captured attention breaks an invariant.
     """
     return _one(model, image, ScoreRequest(layer, _indices(heads), keep_ratio), ScoreMaps)

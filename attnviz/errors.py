@@ -42,7 +42,7 @@ class UnknownModelError(UsageError):
 
 
 class UnsupportedModelError(UsageError):
-    """A known model whose attention cannot be shown: no plain ViT, or no class token."""
+    """A known model whose attention cannot be shown: no plain ViT, or no CLS token."""
 
 
 class ImageError(AttnvizError):

@@ -14,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 from attnviz.cli.app import command_with_options
 from attnviz.cli.commands import COMMANDS, load_command
+from attnviz.domain.kinds import KINDS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 OPENING = """# The command line
@@ -21,8 +22,7 @@ OPENING = """# The command line
 Generated from the commands by `python tools/generate_cli_docs.py`; `attnviz COMMAND --help` says
 the same.
 
-    attnviz heads|layers|rollout|patch|score INPUT... [options]
-    attnviz matrix|qkv|features|relevance INPUT... [options]
+    attnviz KIND INPUT... [options]
     attnviz compare INPUT... --show MAP,MAP... [options]
     attnviz render CONFIG [--check | --list]
     attnviz info FIGURE
@@ -70,7 +70,7 @@ def main() -> int:
 
 def page() -> str:
     """The whole page: each command with its own options, then what all figure commands share."""
-    parts = [OPENING]
+    parts = [OPENING.replace("KIND", "|".join(KINDS))]
     shared: dict[str, list[str]] = {}
     for name in COMMANDS:
         function = load_command(name)

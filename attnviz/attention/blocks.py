@@ -1,28 +1,37 @@
 """Whole attention matrices, a few rows at a time.
 
-A matrix of N x N per head does not fit (6.4 GB a layer for ViT-S/8 at 1024 pixels), so whoever
-needs all of its rows sees them in blocks: some rows of all heads after the others. A block is small
-enough to stay in cache from the exponential to the last use of it, and large enough that a batched
-product gives every core whole heads to work on.
+A matrix of N x N per head does not fit into memory (6.4 GB a layer for ViT-S/8 at 1024 pixels), so
+code that needs all of its rows gets them in blocks: some rows of all heads at a time. A block is
+small enough to stay in cache from its first product to its last use, and large enough that a
+batched product gives every core whole heads to work on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from attnviz.attention.caches import cpu_caches
 from attnviz.attention.capture import AttentionCall, add_mask, broken_row, check_output
 
-CPU_BLOCK_ROWS = 256
-"""Rows of every head in a block on a CPU, at most: with fewer, the products and their many starts
-took longer at 785 and at 3,601 tokens."""
+CPU_BLOCK_ROWS = 96
+"""Rows of every head in a block on a CPU, at most: batched products are no faster with more."""
+
+CPU_LEAST_ROWS = 32
+"""Rows of every head in a block on a CPU, at least: with fewer, products are slow in any cache."""
+
+CACHE_SHARE = 4
+"""A block fills at most one part in so many of the last cache; other data need the rest."""
+
+UNKNOWN_CACHE = 16 << 20
+"""Bytes of the last cache where the system does not report it."""
 
 BLOCK_FLOATS = 1 << 26
-"""Floats in a block, at most (256 MiB)."""
+"""Floats in a block on other devices, at most (256 MiB)."""
 
 SAFE_TOTALS = (1e-6, 1e30)
 """Sums of e^logit over a row for which its maximum may stay in: nothing has overflowed, and what
@@ -36,9 +45,9 @@ LOWEST = -104.0
 class RowBlock:
     """Rows ``rows`` of all heads of one image: attention is ``weights`` / ``totals``.
 
-    ``weights`` (H, R, N) float32: e^logit, up to a factor a row. ``totals`` (H, R, 1): their sums.
-    ``logits`` (H, R, N): ln of the weights, only when asked for. All are work buffers: they hold
-    their values until the next block is asked for, and may be written to until then.
+    ``weights`` (H, R, N) float32: e^logit, up to a factor per row. ``totals`` (H, R, 1): their
+    sums. ``logits`` (H, R, N): ln of the weights, only on request. All are work buffers: they are
+    valid until the next block is requested, and may be overwritten until then.
     """
 
     rows: slice
@@ -47,32 +56,43 @@ class RowBlock:
     logits: Tensor | None
 
     def attention(self) -> Tensor:
-        """Attention (H, R, N), made in place of the weights."""
+        """Attention (H, R, N), computed in place of the weights."""
         self.weights.div_(self.totals)
         self.totals.fill_(1.0)
         return self.weights
 
 
-def rows_each(call: AttentionCall) -> int:
-    """How many rows of one image make a block: the same for all blocks but the last."""
+def rows_per_block(call: AttentionCall) -> int:
+    """Rows of one image in a block: the same for all blocks but the last."""
     _, heads, tokens, _ = call.query.shape
-    most = most_rows(heads, tokens, call.query.device)
+    most = max_rows(heads, tokens, call.query.device)
     return math.ceil(tokens / math.ceil(tokens / most))
 
 
-def most_rows(heads: int, tokens: int, device: torch.device) -> int:
-    """How many rows a block of a matrix may have on a device."""
-    most = max(1, min(tokens, BLOCK_FLOATS // (tokens * heads)))
-    return min(most, CPU_BLOCK_ROWS) if device.type == "cpu" else most
+def max_rows(heads: int, tokens: int, device: torch.device) -> int:
+    """Rows that a block of a matrix may have on a device."""
+    if device.type != "cpu":
+        return max(1, min(tokens, BLOCK_FLOATS // (tokens * heads)))
+    floats = (cpu_caches().last or UNKNOWN_CACHE) // (4 * CACHE_SHARE)
+    return min(tokens, CPU_BLOCK_ROWS, max(CPU_LEAST_ROWS, floats // (tokens * heads)))
 
 
 def spread_rows(call: AttentionCall) -> Tensor:
     """Four rows (4,) spread over the tokens, to compare with the model's own kernel.
 
-    A wrong matrix shows in any row; numbers that are not finite are looked for in every row.
+    A wrong matrix shows in any row; numbers that are not finite are checked in every row.
     """
     tokens = call.query.shape[-2]
     return torch.linspace(0, tokens - 1, 4, device=call.query.device).long()
+
+
+RowSum = Callable[[Tensor, slice], Tensor]
+"""From the weights (H, R, N) of some rows, and which rows they are, to their sums (H, R, 1)."""
+
+
+def row_sums(weights: Tensor, _rows: slice) -> Tensor:
+    """Sums of rows (H, R, N): (H, R, 1)."""
+    return weights.sum(dim=-1, keepdim=True)
 
 
 def row_blocks(
@@ -81,11 +101,14 @@ def row_blocks(
     first_row: int = 0,
     output: Tensor | None = None,
     logits: bool = False,
+    sum_rows: RowSum = row_sums,
 ) -> Iterator[RowBlock]:
     """All rows of one image (``call`` with B = 1) from ``first_row`` on, in order.
 
-    With ``output`` (H, N, d) each block's attention times V is written there on the way, so that
-    the model can go on with it and its fused kernel need not run as well.
+    With ``output`` (H, N, d) attention times V is written there on the way, so that the model can
+    go on with it and its fused kernel need not run as well. ``sum_rows`` computes the totals of
+    each block, for code that needs a product over the same values anyway; it may be called a second
+    time for the same rows, and the last call counts.
 
     Raises:
         AttentionError: A row is broken, or the output is not the model's own.
@@ -94,36 +117,37 @@ def row_blocks(
     sampled = spread_rows(call)
     if output is None:
         call.rows(sampled)
-    count = rows_each(call)
-    maker = _Maker(call, count, logits=logits)
+    count = rows_per_block(call)
+    blocks = _Blocks(call, count, sum_rows, logits=logits)
+    value = packed(call.value[0]) if output is not None else None  # H, N, d
     for start in range(first_row, tokens, count):
-        block = maker.block(slice(start, min(start + count, tokens)))
-        if output is not None:
-            product = block.weights @ maker.value  # H, R, d
+        block = blocks.compute(slice(start, min(start + count, tokens)))
+        if output is not None and value is not None:
+            product = block.weights @ value  # H, R, d
             torch.div(product, block.totals, out=output[:, block.rows])
         yield block
     if output is not None:
         check_output(output[:, sampled].float(), call.fused_rows(sampled)[0], call)
 
 
-class _Maker:
-    """One image's queries, keys and values, and the buffers in which its blocks are made."""
+class _Blocks:
+    """One image's queries and keys, and the buffers in which its blocks are computed."""
 
-    def __init__(self, call: AttentionCall, rows: int, *, logits: bool) -> None:
+    def __init__(self, call: AttentionCall, rows: int, sum_rows: RowSum, *, logits: bool) -> None:
         _, heads, tokens, _ = call.query.shape
         self.call = call
-        # Leaving the row's maximum in saves two of the passes over N x N values. It is tried until
-        # it was not harmless.
+        self.sum_rows = sum_rows
+        # Leaving the row's maximum in saves two of the passes over N x N values. This is tried
+        # until a row does not allow it.
         self.unshifted = call.query.device.type == "cpu" and call.mask is None
-        self.query = call.query[0].float()  # H, N, d
-        self.key = call.key[0].float().transpose(-2, -1)  # H, d, N
-        self.value = call.value[0].float()  # H, N, d
+        self.query = packed(call.query[0])  # H, N, d
+        self.key = packed_transposed(call.key[0])  # H, d, N
         size = heads * rows * tokens
         self.logits = self.query.new_empty(size)
         self.keep_logits = logits
         self.weights = self.query.new_empty(size) if logits else self.logits
 
-    def block(self, rows: slice) -> RowBlock:
+    def compute(self, rows: slice) -> RowBlock:
         """The block of some rows, in place of the one before."""
         query = self.query[:, rows]
         shape = (query.shape[0], query.shape[1], self.key.shape[-1])
@@ -137,9 +161,9 @@ class _Maker:
         """Fill the logits and weights (H, R, N) of a block; returns the sums of the weights."""
         self._multiply(query, logits)
         if self.unshifted:
-            totals = torch.exp(logits, out=weights).sum(dim=-1, keepdim=True)
-            low, high = torch.aminmax(totals)
-            if SAFE_TOTALS[0] < low and high < SAFE_TOTALS[1]:
+            totals = self.sum_rows(torch.exp(logits, out=weights), rows)
+            sums = totals.numpy()  # its extremes cost less than torch's
+            if SAFE_TOTALS[0] < sums.min() and sums.max() < SAFE_TOTALS[1]:
                 return totals
             self.unshifted = False
             self._multiply(query, logits)
@@ -147,20 +171,42 @@ class _Maker:
         if mask is not None:
             logits.copy_(add_mask(logits, mask[0]))
         logits.sub_(logits.amax(dim=-1, keepdim=True))
-        totals = torch.exp(logits, out=weights).sum(dim=-1, keepdim=True)
+        totals = self.sum_rows(torch.exp(logits, out=weights), rows)
         low, high = torch.aminmax(totals)
         if not (low > 0 and high < math.inf):  # also true for NaN
             raise broken_row(self.call.layer, "holds numbers that are not finite")
         if mask is not None and self.keep_logits:
-            logits.clamp_min_(LOWEST)  # of a hidden token: 0 * -inf is no number
+            logits.clamp_min_(LOWEST)  # the entropy of a masked token would be 0 * -inf
         return totals
 
     def _multiply(self, query: Tensor, logits: Tensor) -> None:
         torch.baddbmm(logits, query, self.key, beta=0, alpha=self.call.scale, out=logits)
 
 
+def packed(tensor: Tensor) -> Tensor:
+    """A tensor (H, N, d) in float32, on a CPU contiguous.
+
+    A model's queries, keys and values are views into one tensor, in which the rows of a head lie
+    pages apart; products of contiguous tensors take two thirds of the time.
+    """
+    tensor = tensor.float()
+    return tensor.contiguous() if tensor.device.type == "cpu" else tensor
+
+
+def packed_transposed(tensor: Tensor) -> Tensor:
+    """A tensor (H, N, d) as (H, d, N) in float32, on a CPU contiguous; see ``packed``."""
+    tensor = packed(tensor)
+    if tensor.device.type != "cpu":
+        return tensor.transpose(-2, -1)
+    heads, tokens, width = tensor.shape
+    result = tensor.new_empty(heads, width, tokens)
+    for head in range(heads):  # torch has a fast transpose for two dimensions
+        result[head].copy_(tensor[head].t())
+    return result
+
+
 def patch_mean_row(call: AttentionCall, prefix: int) -> Tensor:
-    """Mean over the patch queries of their rows, per head of one image: (H, N) float32."""
+    """Mean of the patch queries' rows, per head of one image: (H, N) float32."""
     _, heads, tokens, _ = call.query.shape
     total = torch.zeros(heads, tokens, device=call.query.device)
     for block in row_blocks(call, first_row=prefix):

@@ -27,17 +27,17 @@ def check_request(info: ModelInfo, request: CommandRequest) -> None:
 
     Raises:
         UsageError: Layer, head, ratio, residual or class out of range.
-        UnsupportedModelError: The model has no class token and the request needs one.
+        UnsupportedModelError: The model has no CLS token and the request needs one.
     """
     resolve(kind_of(request).check)(info, request)
 
 
 def check_layer_and_heads(info: ModelInfo, request: Any) -> None:
-    """Raise unless the model has the request's heads and layer, and a class token if it needs one.
+    """Raise unless the model has the request's heads and layer, and a CLS token if it needs one.
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: There is no class token.
+        UnsupportedModelError: There is no CLS token.
     """
     choose_heads(info, request.heads)
     if request.needs_cls:

@@ -39,7 +39,7 @@ def need_cls(info: ModelInfo, query: Query) -> None:
     """Raise where the CLS query needs a CLS token that the model lacks: token 0 is a patch."""
     if query is Query.CLS and not info.has_cls:
         raise UnsupportedModelError(
-            f"{info.name} has no class token, so it has no CLS attention",
+            f"{info.name} has no CLS token, so it has no CLS attention",
             "use `attnviz patch`, or --query mean for the mean over all patches",
         )
 

@@ -55,13 +55,12 @@ def query_cells(request: Any, geometry: FitGeometry) -> list[tuple[int, int]]:
     grid = geometry.grid
     cells = list(request.cells)
     for row, column in cells:
-        if not (-grid.height <= row < grid.height and -grid.width <= column < grid.width):
+        if not (0 <= row < grid.height and 0 <= column < grid.width):
             raise ImageError(
                 f"cell {row},{column} lies outside the grid of {grid.height} rows and "
                 f"{grid.width} columns",
                 f"rows run from 0 to {grid.height - 1}, columns from 0 to {grid.width - 1}",
             )
-    cells = [(row % grid.height, column % grid.width) for row, column in cells]
     for x, y in request.points:
         cell = geometry.cell_at(y, x)
         if cell is None:

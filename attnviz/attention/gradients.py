@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from attnviz.attention.blocks import packed, packed_transposed
 from attnviz.attention.capture import (
     NOT_FINITE_HINT,
     AttentionCall,
@@ -43,8 +44,8 @@ class LayerGradient:
         Raises:
             AttentionError: A row is broken, or attention times V is not the model's own output.
         """
-        gradient = self.gradient[0].float()  # H, N, d
-        value = self.call.value[0].float().transpose(-2, -1)  # H, d, N
+        gradient = packed(self.gradient[0])  # H, N, d
+        value = packed_transposed(self.call.value[0])  # H, d, N
         for block in matrix_rows(self.call):
             weighted = gradient[:, block.rows] @ value  # H, R, N
             yield block, weighted.mul_(block.attention)

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.arrays import as_array, layout_of
-from attnviz.attention.blocks import row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.stats import MatrixStats, StatsOptions
@@ -197,9 +196,7 @@ def _from_blocks(
     stats: list[MatrixStats] = []
     for image in range(batch.shape[0]):
         one = MatrixStats(layout, heads, options, batch.device)
-        part = None if output is None else output[image]
-        for block in row_blocks(call.of_image(image), output=part, logits=options.entropy):
-            one.add(block)
+        one.read(call.of_image(image), None if output is None else output[image])
         stats.append(one)
     if options.mean:
         rows = torch.stack([one.mean_row for one in stats])  # B, H, N

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from attnviz.attention.blocks import rows_each, spread_rows
+from attnviz.attention.blocks import packed, packed_transposed, rows_per_block, spread_rows
 from attnviz.attention.capture import AttentionCall, add_mask
 
 
@@ -33,10 +33,10 @@ def matrix_rows(call: AttentionCall) -> Iterator[MatrixRows]:
         AttentionError: A row is broken, or attention times V is not the model's own output.
     """
     tokens = call.query.shape[-2]
-    query = call.query[0].float() * call.scale  # H, N, d
-    key = call.key[0].float().transpose(-2, -1)  # H, d, N
+    query = packed(call.query[0]) * call.scale  # H, N, d
+    key = packed_transposed(call.key[0])  # H, d, N
     call.rows(spread_rows(call))
-    count = rows_each(call)
+    count = rows_per_block(call)
     for start in range(0, tokens, count):
         rows = slice(start, min(start + count, tokens))
         logits = query[:, rows] @ key  # H, R, N

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from attnviz.attention.blocks import most_rows
+from attnviz.attention.blocks import max_rows
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import ModelInfo, RelevanceMethod, Size
 from attnviz.domain.kinds import (
@@ -126,7 +126,7 @@ def needed_bytes(
     info: ModelInfo, tokens: int, command: CommandRequest, device: torch.device
 ) -> int:
     """Estimated peak in bytes of one image's pass, beyond the loaded weights."""
-    block = info.heads * most_rows(info.heads, tokens, device) * tokens
+    block = info.heads * max_rows(info.heads, tokens, device) * tokens
     activations = 4 * (WIDTHS * info.width * tokens + block)
     extra = kind_of(command).extra_bytes
     return activations + (0 if extra is None else int(resolve(extra)(info, tokens, command)))

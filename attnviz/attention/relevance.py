@@ -98,7 +98,7 @@ def relevance_maps(
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """The target of each image (B,), and the probability of a class."""
+    """The target of each image (B,), and the probability of a class among several."""
 
     values: Tensor
     probabilities: Sequence[Tensor | None]
@@ -114,8 +114,10 @@ def _target(
         return _Target(cosines, [None] * len(tokens))
     assert model.head is not None
     logits = model.head.logits(tokens)  # B, C
-    probabilities = logits.detach().softmax(dim=-1)[:, request.class_index]
-    return _Target(logits[:, request.class_index], list(probabilities))
+    values = logits[:, request.class_index]
+    if logits.shape[1] == 1:  # a regression, or one logit: its softmax would be 1 for any image
+        return _Target(values, [None] * len(tokens))
+    return _Target(values, list(logits.detach().softmax(dim=-1)[:, request.class_index]))
 
 
 def _by_gradient(

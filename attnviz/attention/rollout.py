@@ -24,9 +24,9 @@ from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.checks import check_rollout_options
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.attention.layer_matrix import (
+    Fuser,
     LayerMatrix,
     MatrixPool,
-    fuse,
     layer_matrix,
     pool_of,
     push_rows,
@@ -220,10 +220,10 @@ def _pass_call(plan: _Plan, call: AttentionCall, vectors: Tensor) -> Tensor:
     """``_pass_layer`` without a matrix: rows are made and used, a block at a time."""
     identity, weight = plan.options.residual, 1 - plan.options.residual
     out = torch.zeros_like(vectors)
-    index = head_index(plan.heads, vectors.device)
+    fuser = Fuser(plan.heads, call.query.shape[1], plan.options.fusion, vectors.device)
     for block in row_blocks(call):
         fused = vectors.new_empty(block.weights.shape[1:])
-        fuse(block, index, plan.options.fusion, fused)
+        fuser.fuse(block, fused)
         push_rows(vectors, block.rows, fused, identity, weight, out)
     return out
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -14,10 +17,13 @@ SMALL = 1 << 17
 """Up to this many values, all are selected from at once."""
 
 SAMPLE = 1 << 15
-"""Values in the sample that brackets the answer."""
+"""Values in the sample that brackets the answer, at most."""
 
 CHUNK = 1 << 16
 """Values compared at a time: they stay in cache."""
+
+THREAD_VALUES = 1 << 21
+"""Values that a thread of its own is worth."""
 
 
 def kth_smallest(values: Tensor, k: int) -> float:
@@ -44,8 +50,9 @@ def kth_smallest(values: Tensor, k: int) -> float:
 
 def _bracket(flat: FloatArray, k: int) -> tuple[float, float]:
     """Two values between which the k-th smallest very probably lies."""
+    size = min(SAMPLE, int(flat.size ** (2 / 3)))
     # An odd stride does not stay in step with the rows of a matrix.
-    sample = np.sort(flat[:: (flat.size // SAMPLE) | 1])
+    sample = np.sort(flat[:: (flat.size // size) | 1])
     share_below = k / flat.size
     margin = 4 * (sample.size * share_below * (1 - share_below)) ** 0.5 + 4
     low, high = int(share_below * sample.size - margin), int(share_below * sample.size + margin)
@@ -57,13 +64,29 @@ def _bracket(flat: FloatArray, k: int) -> tuple[float, float]:
 
 def _collect(flat: FloatArray, low: float, high: float) -> tuple[int, FloatArray]:
     """The number of values below ``low``, and the values from ``low`` to ``high``."""
+    threads = min(torch.get_num_threads(), flat.size // THREAD_VALUES)
+    if threads <= 1:
+        return _collect_part(flat, low, high)
+    with ThreadPoolExecutor(threads) as pool:  # numpy lets go of the interpreter's lock
+        parts = list(
+            pool.map(_collect_part, np.array_split(flat, threads), repeat(low), repeat(high))
+        )
+    return sum(below for below, _ in parts), np.concatenate([band for _, band in parts])
+
+
+def _collect_part(flat: FloatArray, low: float, high: float) -> tuple[int, FloatArray]:
+    least, most = np.float32(low), np.float32(high)
+    under, inside = np.empty(CHUNK, np.bool_), np.empty(CHUNK, np.bool_)
     below = 0
     band: list[FloatArray] = []
     for start in range(0, flat.size, CHUNK):
         chunk = flat[start : start + CHUNK]
-        under = chunk < low
-        below += int(np.count_nonzero(under))
-        band.append(chunk[(chunk <= high) != under])
+        is_under, is_inside = under[: chunk.size], inside[: chunk.size]
+        np.less(chunk, least, out=is_under)
+        np.less_equal(chunk, most, out=is_inside)
+        np.not_equal(is_inside, is_under, out=is_inside)
+        below += int(np.count_nonzero(is_under))
+        band.append(chunk[np.flatnonzero(is_inside)])
     return below, np.concatenate(band)
 
 

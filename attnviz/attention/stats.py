@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.arrays import TokenLayout
-from attnviz.attention.blocks import RowBlock, row_sum
+from attnviz.attention.blocks import RowBlock, row_blocks, row_sum, row_sums
+from attnviz.attention.capture import AttentionCall
 from attnviz.domain import Size
 
 
@@ -30,7 +31,7 @@ class StatsOptions:
 
 
 class MatrixStats:
-    """Statistics of one layer of one image, accumulated over its blocks, per head.
+    """Statistics of one layer of one image, accumulated over blocks of its rows, per head.
 
     ``to_first`` (H, N) float32: attention of every token to token 0.
     """
@@ -45,22 +46,32 @@ class MatrixStats:
         self._entropy = torch.zeros(shape, device=device) if options.entropy else None
         self._distance = DistanceSums(layout, heads, device) if options.distance else None
 
-    def add(self, block: RowBlock) -> None:
-        """Accumulate a block. Each row is added once; entropy needs the block's logits."""
+    def read(self, call: AttentionCall, output: Tensor | None = None) -> None:
+        """Accumulate all rows of one image (``call`` with B = 1).
+
+        output (H, N, d): attention times V is written there on the way.
+
+        Raises:
+            AttentionError: A row is broken, or the output is not the model's own.
+        """
+        blocks = row_blocks(
+            call,
+            output=output,
+            logits=self._entropy is not None,
+            sum_rows=row_sums if self._distance is None else self._distance.sum_rows,
+        )
+        for block in blocks:
+            self._add(block)
+
+    def _add(self, block: RowBlock) -> None:
         rows, totals = block.rows, block.totals[..., 0]  # H, R
-        skip = min(max(0, self._layout.prefix - rows.start), rows.stop - rows.start)
         self.to_first[:, rows] = block.weights[..., 0] / totals
         if self._sum is not None:
-            self._sum += row_sum(block, skip)
-        if self._entropy is not None:
-            if block.logits is None:
-                raise ValueError("entropy needs blocks with logits")
+            self._sum += row_sum(block, prefix_rows(rows, self._layout.prefix))
+        if self._entropy is not None and block.logits is not None:
             # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is needed.
             mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
             self._entropy[:, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
-        if self._distance is not None and skip < rows.stop - rows.start:
-            patches = block.weights[:, skip:, self._layout.prefix :]
-            self._distance.add(patches, rows.start + skip - self._layout.prefix)
 
     @property
     def entropy(self) -> Tensor:
@@ -105,31 +116,49 @@ class DistanceSums:
     """Attention distance of every patch query, summed up from unnormalised rows."""
 
     def __init__(self, layout: TokenLayout, heads: int, device: torch.device) -> None:
+        self._prefix = layout.prefix
         self._grid = layout.grid
         self._distances = distance_table(layout.grid, layout.patch).to(device)
         # Per patch query and head: sum of weight * distance, and sum of weight.
         self._sums = torch.zeros(layout.patches, heads, 2, device=device)
 
-    def add(self, patches: Tensor, first: int) -> None:
-        """Add the rows (H, R, n) of the patch queries from number ``first`` on.
+    def sum_rows(self, weights: Tensor, rows: slice) -> Tensor:
+        """Add rows (H, R, N) of weights; returns their sums (H, R, 1), which come with it."""
+        skip = prefix_rows(rows, self._prefix)
+        first, end = rows.start + skip - self._prefix, rows.stop - self._prefix
+        totals = weights[..., : self._prefix].sum(dim=-1, keepdim=True)
+        if skip:
+            totals[:, :skip] += weights[:, :skip, self._prefix :].sum(dim=-1, keepdim=True)
+        if first < end:
+            self._add(weights[:, skip:, self._prefix :].transpose(0, 1), first, end)
+            totals[:, skip:, 0] += self._sums[first:end, :, 1].T
+        return totals
+
+    def _add(self, patches: Tensor, first: int, end: int) -> None:
+        """Add the patch queries ``first`` to ``end``; patches (R, H, n): their weights.
 
         Queries of one grid row make one batched product, which reads the weights where they lie.
         """
-        rows = patches.transpose(0, 1)  # R, H, n
         width, count = self._grid.width, patches.shape[-1]
-        query, end = first, first + rows.shape[0]
+        query = first
         while query < end:
             row, column = divmod(query, width)
             stop = min(query - column + width, end)
             start = (self._grid.height - 1 - row) * width
             distances = self._distances[column : column + stop - query, start : start + count]
-            torch.bmm(rows[query - first : stop - first], distances, out=self._sums[query:stop])
+            torch.bmm(patches[query - first : stop - first], distances, out=self._sums[query:stop])
             query = stop
 
     def mean(self) -> Tensor:
         """Mean over all patch queries: (H,) float32."""
         sums = self._sums.double()
         return (sums[..., 0] / sums[..., 1]).mean(dim=0).float()
+
+
+def prefix_rows(rows: slice, prefix: int) -> int:
+    """How many of some rows are those of prefix tokens, which come first."""
+    start, stop = int(rows.start), int(rows.stop)
+    return min(max(0, prefix - start), stop - start)
 
 
 @lru_cache(maxsize=4)

@@ -5,6 +5,7 @@ Exit codes: 0 all done, 1 some image failed, 2 wrong use, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,8 @@ from attnviz.errors import AttnvizError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class CommandGroup(TyperGroup):
@@ -106,6 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _explain(typer_message(error), _where_to_look(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except OSError as error:
+        # Errors of files that have a name are AttnvizErrors where they matter, or bugs.
+        if error.filename is not None or error.errno not in _DISK_ERRORS:
+            raise
+        return _explain(f"standard output cannot be written ({error.strerror})", "", 1)
     except SystemExit as end:
         # Typer leaves this way when nobody reads standard output any more.
         return end.code if isinstance(end.code, int) else 1

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 INTERRUPTED = 130
 
-PATIENCE_SECONDS = 1.6
+PATIENCE_SECONDS = 1.4
 """How long an interrupted run may take to stop by itself: it finishes the figures being drawn."""
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind
-from attnviz.domain.comparison import HEAD_KINDS, MapSpec
+from attnviz.domain.comparison import HEAD_KINDS, PLACED_KINDS, MapSpec
 from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 
@@ -26,11 +28,40 @@ def parse_maps(texts: Sequence[str]) -> tuple[MapSpec, ...]:
     """The maps of a comparison, each once: ``mean,head:3,patch@3,7``, ``cosine@240,120px``.
 
     Raises:
-        UsageError: No such map, or a head or patch that is missing or not accepted.
+        UsageError: No such map, or a head that is missing, or a head or patch that is not accepted.
     """
     # A comma before a number belongs to the position of a patch.
     parts = (part for text in texts for part in re.split(r",(?! *[-+\d])", text))
     return tuple(dict.fromkeys(_map_spec(part.strip()) for part in parts))
+
+
+def at_places(
+    specs: Sequence[MapSpec],
+    cells: Sequence[tuple[int, int]],
+    points: Sequence[tuple[float, float]],
+) -> tuple[MapSpec, ...]:
+    """The maps with their patches: those of a patch that name none, once for every place.
+
+    cells: (row, column) in the grid; points: (x, y) of the original image.
+
+    Raises:
+        UsageError: A map without a patch where no place is given, or places that no map takes.
+    """
+    placed = [
+        *(partial(replace, cell=cell) for cell in cells),
+        *(partial(replace, point=point) for point in points),
+    ]
+    made: list[MapSpec] = []
+    waiting = [each for each in specs if each.needs_patch]
+    for spec in specs:
+        if spec.needs_patch and not placed:
+            raise UsageError(f"--show: '{spec}' needs a patch", f"{_HINT}, or give --at or --xy")
+        made += [place(spec) for place in placed] if spec.needs_patch else [spec]
+    if placed and not waiting:
+        raise UsageError(
+            "--at and --xy need a map of a patch that names none", "add --show patch or cosine"
+        )
+    return tuple(dict.fromkeys(made))
 
 
 def _map_spec(text: str) -> MapSpec:
@@ -48,9 +79,8 @@ def _map_spec(text: str) -> MapSpec:
     ):
         hint = f"write {kind}:3" if kind is MapKind.HEAD else _HINT if head is None else _HEAD_HINT
         raise UsageError(f"--show: {text!r} is not a map", hint)
-    has_patch = row is not None or x is not None
-    if has_patch != (kind in (MapKind.PATCH, MapKind.COSINE)):
-        raise UsageError(f"--show: {text!r} {'takes no' if has_patch else 'needs a'} patch", _HINT)
+    if (row is not None or x is not None) and kind not in PLACED_KINDS:
+        raise UsageError(f"--show: {text!r} takes no patch", _HINT)
     return MapSpec(
         kind,
         head=None if head is None else int(head),

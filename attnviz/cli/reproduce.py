@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from attnviz.cli.commands import COMMANDS, load_command
 from attnviz.domain import DEFAULT_MAX_PIXELS, DEFAULT_OUT
 from attnviz.output.name import literal
 from attnviz.output.plan import shortened_stem
@@ -18,14 +20,22 @@ _ADDED = {"npz": "--save-data", "gif": "--animation"}
 """What comes beside a figure, and the option that asks for it."""
 
 
-def redraw_command(record: Mapping[str, Any], figure: Path) -> str:
-    """What to type in a shell, where the run that drew the figure was started."""
-    return shlex.join(["attnviz", str(record["command"]), *_arguments(record, figure)])
+def redraw_command(record: Mapping[str, Any], figure: Path, *, every_option: bool = False) -> str:
+    """What to type in a shell, where the run that drew the figure was started.
+
+    every_option: also those with the value that this version takes by default, so that a version
+    with other defaults draws the same.
+    """
+    return shlex.join(
+        ["attnviz", str(record["command"]), *_arguments(record, figure, every_option=every_option)]
+    )
 
 
-def _arguments(record: Mapping[str, Any], figure: Path) -> Iterator[str]:
+def _arguments(record: Mapping[str, Any], figure: Path, *, every_option: bool) -> Iterator[str]:
+    defaults = {} if every_option else _defaults(str(record["command"]))
     for name, value in record["options"].items():
-        yield from _option(name, value)
+        if name not in defaults or not _alike(value, defaults[name]):
+            yield from _option(name, value)
     yield from _option("device", record.get("device"))
     largest = max(height * width for height, width in pictures_of(record).values())
     if largest > DEFAULT_MAX_PIXELS:
@@ -63,6 +73,20 @@ def rows_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def pictures_of(record: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     """The images that a figure shows, each once, with height and width."""
     return {str(row["image"]): tuple(row["image_size"]) for row in rows_of(record)}
+
+
+def _defaults(command: str) -> dict[str, Any]:
+    """The value of every option of a command where none is given, as the command line spells it."""
+    if command not in COMMANDS:
+        return {}
+    parameters = inspect.signature(load_command(command)).parameters.values()
+    return {each.name.replace("_", "-"): each.default for each in parameters}
+
+
+def _alike(value: Any, default: Any) -> bool:
+    if isinstance(value, list):
+        return isinstance(default, list) and list(map(str, value)) == list(map(str, default))
+    return str(value) == str(default)
 
 
 def _option(name: str, value: Any) -> Iterator[str]:

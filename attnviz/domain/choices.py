@@ -89,7 +89,7 @@ class DiscardOrder(StrEnum):
 
 
 class Query(StrEnum):
-    """Whose rows the whole-image commands show: the class token's, or the mean over patches."""
+    """Whose rows the whole-image commands show: the CLS token's, or the mean over patches."""
 
     CLS = "cls"
     MEAN = "mean"

@@ -37,6 +37,9 @@ _VECTORS = frozenset(
 HEAD_KINDS = frozenset({MapKind.HEAD, *_VECTORS})
 """Maps of which a single head can be shown: ``head:3``, ``k-norm:3``."""
 
+PLACED_KINDS = frozenset({MapKind.PATCH, MapKind.COSINE})
+"""Maps of a patch: ``patch@3,7``, ``cosine@240,120px``."""
+
 NO_LAYER = frozenset({MapKind.ROLLOUT, MapKind.RELEVANCE})
 """Maps of all layers together."""
 
@@ -119,6 +122,11 @@ class MapSpec:
     cell: tuple[int, int] | None = None
     point: tuple[float, float] | None = None
     layer: int | None = None
+
+    @property
+    def needs_patch(self) -> bool:
+        """Whether it is of a patch, and none is named."""
+        return self.kind in PLACED_KINDS and self.cell is None and self.point is None
 
     def __str__(self) -> str:
         return self._text() + ("" if self.layer is None else f" layer {self.layer}")

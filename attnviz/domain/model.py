@@ -12,7 +12,7 @@ from attnviz.domain.geometry import Size
 class ModelInfo:
     """What is known of a loaded model, read from the model itself.
 
-    ``prefix`` = class token + distillation token + registers. ``weights`` says where the weights
+    ``prefix`` = CLS token + distillation token + registers. ``weights`` says where the weights
     came from (hub name, file name, "random weights"); ``weights_sha256`` is of the file.
     ``classes``: of the classifier that came with the weights; 0 without one. ``shape``: of which
     known size a model is that only the shapes of its weights chose ("ViT-B/16"); empty where

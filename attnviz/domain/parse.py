@@ -239,9 +239,9 @@ def parse_points(texts: Sequence[str]) -> tuple[tuple[float, float], ...]:
 
 
 def parse_model_args(texts: Sequence[str]) -> dict[str, int]:
-    """``name=number`` pairs, such as ``depth=6``."""
+    """``name=number`` pairs, such as ``depth=6``; one text may hold several, between commas."""
     sizes: dict[str, int] = {}
-    for text in texts:
+    for text in ",".join(texts).split(",") if texts else ():
         match = re.fullmatch(r"\s*([A-Za-z_][\w-]*)\s*=\s*(\d{1,9})\s*", text, re.ASCII)
         if match is None:
             raise UsageError(

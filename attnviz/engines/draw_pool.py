@@ -12,7 +12,7 @@ import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from types import ModuleType
 from typing import TYPE_CHECKING, Self
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attnviz.domain import WrittenFile
 
 
-PATIENCE_SECONDS = 1.0
+PATIENCE_SECONDS = 0.8
 """How long an interrupted run waits for figures that are being drawn."""
 
 WORKERS_MOST = 8
@@ -153,7 +153,8 @@ def is_ready() -> bool:
 def end_processes() -> None:
     """Kill the drawing processes and the server that starts them; the process is about to end.
 
-    The server would end by itself, but only after it has loaded everything, and slowly.
+    The server would end by itself, but only after it has loaded everything, and slowly. The
+    semaphores of a pool are freed as at any end: something else would do it, with a warning.
     """
     server = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
     if server is not None:
@@ -161,6 +162,7 @@ def end_processes() -> None:
             os.kill(server, signal.SIGKILL)
     for process in multiprocessing.active_children():
         process.kill()
+    util._run_finalizers(0)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def default_workers(images: int) -> int:

@@ -41,6 +41,10 @@ _FAINT = 0.01
 """The low end of a logarithmic colour scale, as a share of uniform attention 1 / N."""
 
 
+_PANEL_TALLEST = 1.72
+"""Height of panels in inches, so that those of tall images stay on the page of their matrices."""
+
+
 def draw_attention_matrix(
     maps: MatrixMaps,
     image: FigureImage,
@@ -221,7 +225,7 @@ def _each_head(sheet: Sheet, maps: MatrixMaps, image: FigureImage, style: DrawSt
     if len(maps.drawn) <= 2:
         panels = [[panel for row in panels for panel in row]]
     for row in panels:
-        panel_rows(sheet, row, panel_aspect(image), at_least=4)
+        panel_rows(sheet, row, panel_aspect(image), at_least=4, tallest=_PANEL_TALLEST)
 
 
 def _curve(sheet: Sheet, maps: MatrixMaps, model: ModelInfo) -> None:

@@ -111,7 +111,7 @@ def _numbered(maps: PatchMaps, image: FigureImage) -> Panel:
 def cell_tags(cells: Sequence[Sequence[int]], grid: Size) -> tuple[Tag, ...]:
     """The number of every cell (row, column), from 1, at its upper right corner."""
     return tuple(
-        Tag((column + 1) / grid.width, row / grid.height, str(index))
+        Tag((column + 1) / grid.width, row / grid.height, str(index), 1 / grid.height)
         for index, (row, column) in enumerate(cells, 1)
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.domain import ByteArray, DrawStyle, FigureImage, FloatArray, ModelInfo, QkvMaps
-    from attnviz.figures.parts.page import Sheet
+    from attnviz.figures.parts.page import Page, Sheet
 
 _NAMES = {Part.QUERY: "Queries Q", Part.KEY: "Keys K", Part.VALUE: "Values V"}
 _REACH = 99.5
 """Percentile of the magnitudes that has full colour in a matrix."""
 _INDENT = 0.5
+_PANEL_TALLEST = 1.72
+"""Height of panels in inches, so that those of tall images leave room for the matrices."""
 _NARROWEST = 0.42
 """Minimum width of the matrix of a head in inches."""
 _WIDEST = 3.2
@@ -108,7 +110,7 @@ def _panels(
         components_overlay(("PCA on picture", "On picture"), components, style, image),
         map_panel((f"Norm, {of_all}", "Norm"), maps.joint_norms[part_index], style, None),
     ]
-    panel_rows(sheet, panels, aspect, at_least=4)
+    panel_rows(sheet, panels, aspect, at_least=4, tallest=_PANEL_TALLEST)
     if len(each) > 1:
         shares = [theme.share(float(share)) for share in maps.explained[part_index].sum(axis=1)]
         head_components = [
@@ -123,7 +125,7 @@ def _panels(
                 maps.heads, shares, maps.components[part_index], strict=True
             )
         ]
-        panel_rows(sheet, head_components, aspect, at_least=4)
+        panel_rows(sheet, head_components, aspect, at_least=4, tallest=_PANEL_TALLEST)
         head_norms = [
             map_panel(
                 (f"Norm, head {head}", f"Norm {head}"),
@@ -134,16 +136,28 @@ def _panels(
             )
             for head, values in zip(maps.heads, each, strict=True)
         ]
-        panel_rows(sheet, head_norms, aspect, at_least=4)
+        panel_rows(sheet, head_norms, aspect, at_least=4, tallest=_PANEL_TALLEST)
     if shared:
         shared_bar(sheet, shared, "Norm of a head")
 
 
-def _matrices(sheet: Sheet, maps: QkvMaps, part_index: int, model: ModelInfo) -> None:
-    """The matrices (N, d) of the heads side by side, in as many rows as needed, on one scale."""
-    vectors = maps.vectors[part_index]  # H, N, d
-    reach = float(np.percentile(np.abs(vectors), _REACH)) or 1.0
-    scale = ColourScale(Limits(-reach, reach).clipping([vectors]), SIGNED_CMAP)
+class _Strips(NamedTuple):
+    """The layout of the matrices of heads: sizes in inches, and the lines below each of them."""
+
+    rows: int
+    columns: int
+    width: float
+    height: float
+    below: list[tuple[str, ...]]
+
+    @property
+    def step(self) -> float:
+        """From a row of matrices to the next."""
+        return 0.32 + self.height + (len(self.below[0]) - 1) * theme.LINE_INCHES
+
+
+def _fit_strips(sheet: Sheet, vectors: FloatArray) -> _Strips:
+    """As many matrices (H, N, d) side by side as remain readable, on the rest of the page."""
     room = sheet.width - _INDENT
     most = max(1, int((room + GAP) / (_NARROWEST + GAP)))
     rows = -(-len(vectors) // most)
@@ -153,36 +167,52 @@ def _matrices(sheet: Sheet, maps: QkvMaps, part_index: int, model: ModelInfo) ->
         (f"{round(float(values.mean()), 2) + 0.0:.2f}", f"± {float(values.std()):.2f}")
         for values in vectors.astype(np.float64)
     ]
-    beside = max(theme.text_width(" ".join(lines)) for lines in statistics) <= width
-    around = 0.16 + (0.16 if beside else 0.16 + theme.LINE_INCHES)
-    # The rest of the page, if that is enough.
-    height = (sheet.limit - sheet.pages[-1].y - _BAR) / rows - around
-    height = min(height, _TALLEST) if height >= _SHORTEST else _TALLEST
-    grid = Size(*maps.joint_components.shape[1:3])
-    for start in range(0, len(vectors), columns):
-        last = start + columns >= len(vectors)
-        page = sheet.room(around + height + (_BAR if last else 0.0))
-        for index in range(start, min(start + columns, len(vectors))):
-            left = MARGIN + _INDENT + (index - start) * (width + GAP)
-            box = page.snapped(Rect(left, page.y + 0.16, width, height))
-            axis = TokenAxis(np.arange(maps.tokens + 1), grid, model, box.height)
-            head = maps.heads[index]
-            page.block(Rect(left, page.y + 0.035, 0.075, 0.075), theme.head_colour(head))
-            name = f"Head {head}" if width > 0.6 else str(head)
-            page.text(left + 0.115, page.y + 0.11, name, size=theme.TITLE_PT)
+    joined: list[tuple[str, ...]] = [(" ".join(lines),) for lines in statistics]
+    if max(theme.text_width(line) for (line,) in joined) > width:
+        joined = [*statistics]
+    strips = _Strips(rows, columns, width, 0.0, joined)
+    height = (sheet.limit - sheet.pages[-1].y - _BAR) / rows - strips.step
+    return strips._replace(height=min(height, _TALLEST) if height >= _SHORTEST else _TALLEST)
+
+
+def _matrices(sheet: Sheet, maps: QkvMaps, part_index: int, model: ModelInfo) -> None:
+    """The matrices (N, d) of the heads side by side, in as many rows as needed, on one scale."""
+    vectors = maps.vectors[part_index]  # H, N, d
+    reach = float(np.percentile(np.abs(vectors), _REACH)) or 1.0
+    scale = ColourScale(Limits(-reach, reach).clipping([vectors]), SIGNED_CMAP)
+    strips = _fit_strips(sheet, vectors)
+    for start in range(0, len(vectors), strips.columns):
+        last = start + strips.columns >= len(vectors)
+        page = sheet.room(strips.step + (_BAR if last else 0.0))
+        for index in range(start, min(start + strips.columns, len(vectors))):
+            left = MARGIN + _INDENT + (index - start) * (strips.width + GAP)
+            rect = Rect(left, page.y + 0.16, strips.width, strips.height)
+            box = _matrix(page, maps.heads[index], rect)
+            axis = _token_axis(maps, model, box.height)
             page.image(partial(_strip_pixels, vectors[index], scale, axis), box)
             draw_border(page, box)
             if index == start:
                 names_along(page, axis, box)
-            lines = (" ".join(statistics[index]),) if beside else statistics[index]
-            for number, line in enumerate(lines):
+            for number, line in enumerate(strips.below[index]):
                 page.text(left, box.bottom + 0.12 + number * theme.LINE_INCHES, line)
-        page.y += around + height
+        page.y += strips.step
     page = sheet.room(_BAR)
-    ticked_bar(
-        page, scale, maps.tokens, Rect(MARGIN + _INDENT, page.y + 0.02, min(2.6, room), 0.06)
-    )
+    width = min(2.6, sheet.width - _INDENT)
+    ticked_bar(page, scale, maps.tokens, Rect(MARGIN + _INDENT, page.y + 0.02, width, 0.06))
     page.y += _BAR
+
+
+def _matrix(page: Page, head: int, rect: Rect) -> Rect:
+    """The name of a head above its matrix; returns the rectangle of the matrix on whole pixels."""
+    page.block(Rect(rect.left, rect.top - 0.125, 0.075, 0.075), theme.head_colour(head))
+    name = f"Head {head}" if rect.width > 0.6 else str(head)
+    page.text(rect.left + 0.115, rect.top - 0.05, name, size=theme.TITLE_PT)
+    return page.snapped(rect)
+
+
+def _token_axis(maps: QkvMaps, model: ModelInfo, inches: float) -> TokenAxis:
+    grid = Size(*maps.joint_components.shape[1:3])
+    return TokenAxis(np.arange(maps.tokens + 1), grid, model, inches)
 
 
 def _strip_pixels(values: FloatArray, scale: ColourScale, axis: TokenAxis, size: Size) -> ByteArray:

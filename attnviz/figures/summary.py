@@ -101,24 +101,36 @@ def _plot(
         limit_line(page, frame, bound, f"uniform {bound:.2f}", end)
     unit = frame.box.width / (slots * span)
     for index, layer in enumerate(layers):
-        first = index * span + gap / 2
         if index:
             x = frame.across(index * span)
             page.block(Rect(x - 0.003, frame.box.top, 0.006, frame.box.height), theme.RULE)
-        for column, head in enumerate(heads):
-            if (layer, head) in distribution:
-                centre = frame.across(first + column + 0.5)
-                width = min(0.7 * unit, _MARK_MAX)
-                colour = theme.head_colour(head)
-                _mark(page, frame, centre, width, distribution[layer, head], colour)
-                if slots == 1:
-                    label = f"Head {head}" if unit > 0.5 else str(head)
-                    page.text(centre, frame.box.bottom + 0.12, label, align="center")
+        marks = {head: distribution.get((layer, head)) for head in heads}
+        _marks(page, frame, marks, index * span + gap / 2, named=slots == 1)
         if slots > 1:
             label = f"Layer {layer}" if unit * span > 0.5 else str(layer)
             middle = frame.across((index + 0.5) * span)
             page.text(middle, frame.box.bottom + 0.12, label, align="center")
     page.y += _HEIGHT
+
+
+def _marks(
+    page: Page,
+    frame: Frame,
+    quantiles: Mapping[int, FloatArray | None],
+    first: float,
+    *,
+    named: bool,
+) -> None:
+    """The marks of the heads of a layer from position ``first``, with their names if ``named``."""
+    unit = frame.across(1.0) - frame.across(0.0)
+    for column, (head, values) in enumerate(quantiles.items()):
+        if values is None:
+            continue
+        centre = frame.across(first + column + 0.5)
+        _mark(page, frame, centre, min(0.7 * unit, _MARK_MAX), values, theme.head_colour(head))
+        if named:
+            label = f"Head {head}" if unit > 0.5 else str(head)
+            page.text(centre, frame.box.bottom + 0.12, label, align="center")
 
 
 def _range(distribution: Distribution, bound: float | None) -> tuple[float, float]:

@@ -21,8 +21,6 @@ Resampling is one step with the model's own filter; an image that has the right 
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +29,7 @@ from PIL import Image
 
 from attnviz.domain import Box, Fit, FitGeometry, PreparedImage, Size
 from attnviz.errors import UsageError
+from attnviz.images.sizes import as_size, check_size
 
 if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FloatArray, ModelInfo, RgbImage
@@ -47,32 +46,12 @@ _FILTERS = {
 }
 
 
-def check_size(patch: int, size: SizeRequest, fit: Fit) -> None:
-    """Raise UsageError for a size that no image can be given. Needs no image."""
-    size = _as_size(size)
-    if size is None or size == "original":
-        return
-    sides = Size(size, size) if isinstance(size, int) else size
-    for side in sides:
-        if side < patch:
-            raise UsageError(
-                f"size {side} is smaller than one patch of {patch} pixels",
-                f"give at least --size {patch}",
-            )
-        if fit is not Fit.ASPECT and side % patch:
-            below = side // patch * patch
-            raise UsageError(
-                f"size {side} is not a multiple of the patch size {patch}, which --fit {fit} needs",
-                f"the nearest are {below} and {below + patch}",
-            )
-
-
 def plan_fit(original: Size, patch: int, native: Size, size: SizeRequest, fit: Fit) -> FitGeometry:
     """The model input for an image of size ``original``, and the region of it that is covered.
 
     Raises UsageError as ``check_size`` does.
     """
-    size = _as_size(size)
+    size = as_size(size)
     check_size(patch, size, fit)
     if size == "original":
         return _plan_original(original, patch, fit)
@@ -104,7 +83,7 @@ def prepare(
 
     The image's pixels stay as they are; a note is added where its sides were limited.
     """
-    size = _as_size(size)
+    size = as_size(size)
     geometry = plan_fit(image.size, info.patch, info.native_size, size, fit)
     content = _resample(image.pixels, geometry, info.interpolation)
     tensor = np.zeros((3, *geometry.model_input), dtype=np.float32)
@@ -118,22 +97,6 @@ def prepare(
         note = f"sides differ more than {LONGEST} times, so the model saw {geometry.model_input}"
         image = replace(image, notes=(*image.notes, note))
     return PreparedImage(image, geometry, tensor)
-
-
-def _as_size(size: object) -> SizeRequest:
-    """The size as the other functions take it: any pair of whole numbers is height and width."""
-    if size is None or size == "original":
-        return None if size is None else "original"
-    try:
-        if isinstance(size, Sequence) and not isinstance(size, str):
-            height, width = map(operator.index, size)
-            return Size(height, width)
-        return operator.index(size)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise UsageError(
-            f"size {size!r} is not a size",
-            'give the shorter side, (height, width), "original", or None for the native size',
-        ) from None
 
 
 def _whole(original: Size) -> Box:

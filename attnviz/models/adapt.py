@@ -1,7 +1,7 @@
 """Parts of timm's ViT that a file has otherwise than the model of that name or config.
 
 A config.json of timm cannot say every argument that its weights were trained with (``mlp_layer``,
-``act_layer``), and weights that were trained further may have lost or gained a class token, layer
+``act_layer``), and weights that were trained further may have lost or gained a CLS token, layer
 scale or another final norm. Shapes and names tell; sizes (patch, width, depth) must agree.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnviz.models.architecture import Architecture, gate_arguments, mlp_ratio
 from attnviz.models.build import find_family
@@ -21,20 +21,28 @@ _ADAPTED = ("vision_transformer",)
 
 
 def adapted(
-    module: nn.Module,
+    module: Any,
     architecture: Architecture,
     inferred: InferredConfig,
     tensors: Mapping[str, Tensor],
 ) -> tuple[Architecture, tuple[str, ...]]:
     """The architecture with the file's parts, and lines on what was assumed with them.
 
-    ``module`` is what the architecture builds. Where nothing differs it is returned as it is.
+    ``module`` is what the architecture builds. Where nothing differs, or the sizes do, it is
+    returned as it is.
     """
-    if find_family(architecture.timm_name) not in _ADAPTED:
+    sizes = (module.patch_embed.patch_size[0], module.embed_dim, len(module.blocks))
+    if find_family(architecture.timm_name) not in _ADAPTED or sizes != (
+        inferred.patch,
+        inferred.width,
+        inferred.depth,
+    ):
         return architecture, ()
     own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     changes = _token_changes(module, own, inferred) | _block_changes(own, inferred, tensors)
     gate = _gate_changes(own, inferred)
+    if "act_layer" in gate:
+        gate["act_layer"] = architecture.arguments.get("act_layer", gate["act_layer"])
     if not changes and not gate:
         return architecture, ()
     arguments = architecture.arguments | changes | gate
@@ -44,8 +52,9 @@ def adapted(
 def _notes(timm_name: str, gate: Mapping[str, Any]) -> tuple[str, ...]:
     if not gate:
         return ()
-    assumed = f"{gate['mlp_layer']} with SiLU is assumed"
-    return (f"its MLP has a gate, which timm's {timm_name} does not have: {assumed}",)
+    assumed = f"mlp_layer {gate['mlp_layer']} with act_layer {gate['act_layer']} is assumed"
+    other = "model_args of a config.json can name others"
+    return (f"its MLP has a gate, which timm's {timm_name} does not have: {assumed}; {other}",)
 
 
 def _token_changes(

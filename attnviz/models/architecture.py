@@ -108,7 +108,7 @@ def from_inferred(
     in weights: it comes from a config, from ``args``, or is refused.
 
     Raises:
-        CheckpointError: Something about the network cannot be told from the file.
+        CheckpointError: The file does not say enough about the network.
     """
     heads = args.get("heads", inferred.heads)
     if heads is None:

@@ -166,7 +166,12 @@ def choose_model(request: ModelRequest, weights: Weights) -> Choice:
     if spec is not None:
         return Choice(spec.name, spec, _architecture(request, spec.timm_name, spec, checkpoint))
     if request.name is not None and weights.repository is None:
-        return Choice(request.name, None, _architecture(request, request.name, None, checkpoint))
+        architecture = _architecture(request, request.name, None, checkpoint)
+        config = None if checkpoint is None else checkpoint.timm
+        if config is not None and config.architecture == request.name.partition(".")[0]:
+            arguments = config.arguments | architecture.arguments
+            architecture = Architecture(request.name, arguments)
+        return Choice(request.name, None, architecture)
     assert checkpoint is not None
     title = str(weights.repository) if weights.repository else checkpoint.title
     if checkpoint.timm is not None:

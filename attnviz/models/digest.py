@@ -1,4 +1,4 @@
-"""Which weights a request means, told by their hash, without building a model."""
+"""The hash of the weights that a request means, without building a model."""
 
 from __future__ import annotations
 

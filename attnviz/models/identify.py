@@ -115,7 +115,7 @@ def check_against(
         ("width", inferred.width, width),
         ("depth", inferred.depth, depth),
         ("register tokens", inferred.registers, registers),
-        ("class tokens", int(inferred.has_cls), int(has_cls)),
+        ("CLS tokens", int(inferred.has_cls), int(has_cls)),
         ("heads", inferred.heads, heads),
     ):
         if have is None or have == want:

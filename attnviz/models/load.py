@@ -188,7 +188,7 @@ def _described(info: ModelInfo, choice: Choice, checkpoint: Checkpoint, origin: 
 
 
 def _note(info: ModelInfo, checkpoint: Checkpoint, loaded: int) -> str:
-    """One line on what was loaded: case by case the first thing to look at when a map looks odd."""
+    """One line on what was loaded, the first thing to check when a map looks odd."""
     unused = len(checkpoint.unused)
     extra = f", {unused} tensors of heads or masks unused" if unused else ""
     grid = checkpoint.inferred.grid

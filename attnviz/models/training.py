@@ -102,16 +102,17 @@ def find_backbone(model: nn.Module) -> nn.Module:
     Raises:
         UsageError: None or several.
     """
-    found: dict[str, nn.Module] = {}
+    backbones: dict[str, nn.Module] = {}
     for name, part in model.named_modules():
         root = f"{name}." if name else ""
-        if _is_vit(part) and not any(root.startswith(outer) for outer in found):
-            found[root] = part
-    chosen = preferred(list(found))
+        if _is_vit(part) and not any(root.startswith(outer) for outer in backbones):
+            backbones[root] = part
+    chosen = preferred(list(backbones))
     if not chosen:
         raise UsageError(
-            f"there is no Vision Transformer in {type(model).__name__}",
-            "a ViT has patch_embed and blocks, or embeddings as in transformers",
+            f"{type(model).__name__} has no known layout of a Vision Transformer",
+            "known are patch_embed and blocks as in timm, DINO and DINOv2, embeddings as in "
+            "transformers, and torchvision's VisionTransformer",
         )
     if len(chosen) > 1:
         names = ", ".join(root.removesuffix(".") for root in chosen)
@@ -119,7 +120,7 @@ def find_backbone(model: nn.Module) -> nn.Module:
             f"{type(model).__name__} holds {len(chosen)} Vision Transformers: {names}",
             "watch one of them",
         )
-    return _plain(found[chosen[0]])
+    return _plain(backbones[chosen[0]])
 
 
 def _plain(part: nn.Module) -> nn.Module:
@@ -129,7 +130,10 @@ def _plain(part: nn.Module) -> nn.Module:
 
 def _is_vit(part: nn.Module) -> bool:
     original = hasattr(getattr(part, "patch_embed", None), "proj") and hasattr(part, "blocks")
-    return original or hasattr(getattr(part, "embeddings", None), "patch_embeddings")
+    torchvision = hasattr(part, "conv_proj") and hasattr(part, "encoder")
+    embeddings = getattr(part, "embeddings", None)
+    hf = any(hasattr(embeddings, name) for name in ("patch_embeddings", "patch_embedding"))
+    return original or torchvision or hf
 
 
 def _cuda_is_used() -> bool:
@@ -218,7 +222,8 @@ def _config_of(live: Any) -> dict[str, Any]:
 
 def _sizes(live: Any) -> list[Size]:
     """The input size that the live patch embedding was made for, where it says so."""
-    size = getattr(getattr(live, "patch_embed", None), "img_size", None)
+    torchvisions = getattr(live, "image_size", None)
+    size = getattr(getattr(live, "patch_embed", None), "img_size", torchvisions)
     if isinstance(size, int):
         size = (size, size)
     return [Size(*size)] if isinstance(size, tuple | list) and len(size) == 2 else []
@@ -237,7 +242,7 @@ def _settings(live: nn.Module, name: str, width: int) -> dict[str, Any]:
         if isinstance(scale, float) and abs(scale - (width / heads) ** -0.5) > _SCALE_TOLERANCE:
             raise UnsupportedModelError(f"{name} scales its attention by {scale:g}, not d^-0.5")
     for part in parts:
-        act = getattr(part, "act", None)
+        act = part if isinstance(part, _ACTIVATIONS) else getattr(part, "act", None)
         if act is not None and not (isinstance(act, nn.GELU) and act.approximate == "none"):
             raise UnsupportedModelError(
                 f"{name} has {type(act).__name__} between its layers, not GELU",
@@ -246,12 +251,16 @@ def _settings(live: nn.Module, name: str, width: int) -> dict[str, Any]:
     return {"heads": heads, "eps": eps}
 
 
+_ACTIVATIONS = (nn.GELU, nn.ReLU, nn.SiLU, nn.Tanh)
+
+
 def _blocks(live: Any) -> list[nn.Module]:
-    return list(live.blocks)
+    blocks = getattr(live, "blocks", None)
+    return list(live.encoder.layers if blocks is None else blocks)
 
 
 def _only(name: str, what: str, values: Iterable[Any]) -> Any:
     different = sorted(set(values))
     if len(different) != 1:
-        raise UnsupportedModelError(f"{name} has no single {what} ({different or 'none found'})")
+        raise UnsupportedModelError(f"{name} has no single {what} ({different or 'none'})")
     return different[0]

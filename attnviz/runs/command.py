@@ -85,7 +85,7 @@ def _prepare_drawing() -> None:
 def _checked(request: RunRequest, model: Backbone | None) -> Backbone:
     """The model of a request, loaded if necessary, and able to do what is asked."""
     from attnviz.attention.checks import check_request
-    from attnviz.images.fit import check_size
+    from attnviz.images.sizes import check_size
     from attnviz.models.load import load_backbone
 
     if model is None:

@@ -32,8 +32,8 @@ from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
 from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages, find_images
-from attnviz.images.fit import check_size
 from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
 from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone

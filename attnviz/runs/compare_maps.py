@@ -80,7 +80,7 @@ def resolved(info: ModelInfo, request: CompareRequest) -> tuple[MapSpec, ...]:
     """The maps, those of a layer for each of the layers, with heads counted from 0; each once.
 
     Raises:
-        UsageError: The model has no such head, or no class token to attend to.
+        UsageError: The model has no such head, or no CLS token to attend to.
     """
     specs = []
     for each in request.shown:

@@ -14,9 +14,9 @@ from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.events import Done, Event, Failed, Started
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.images.find import FoundImages, find_images
-from attnviz.images.fit import check_size
 from attnviz.images.mask import MASK_NOTE, mask_notes, read_mask
 from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.runs.jaccard import ImageScores, score_image

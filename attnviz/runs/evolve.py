@@ -31,9 +31,9 @@ from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageE
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
 from attnviz.images.mask import mask_notes, read_mask
 from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of

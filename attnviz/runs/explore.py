@@ -22,9 +22,9 @@ from attnviz.domain.options import given_options, request_options
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
 from attnviz.images.names import printable
 from attnviz.images.read import read_input
+from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.output.plan import check_folder, shortened_stem

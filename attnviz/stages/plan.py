@@ -10,7 +10,7 @@ from attnviz.domain import Precision, sha256_of
 from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError, no_gradients_in_float16
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
+from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
 from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
@@ -35,7 +35,7 @@ def check_before_loading(
     Raises:
         UsageError: The second image is not a file; gradients in float16, whose range they leave; a
             layer, head or size that the named model does not have.
-        UnsupportedModelError: It has no class token, and the command needs one.
+        UnsupportedModelError: It has no CLS token, and the command needs one.
     """
     second = command.second_image
     if second is not None and not second.is_file():

@@ -21,7 +21,7 @@ from attnviz.domain.requests import (
 )
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
-from attnviz.images.fit import check_size
+from attnviz.images.sizes import check_size
 from attnviz.models.training import is_first_process, snapshot_backbone, undisturbed
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render

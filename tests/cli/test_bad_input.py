@@ -169,6 +169,23 @@ def test_points_and_cells_outside_a_picture_cost_that_picture(real, tiny, tmp_pa
     assert files_below(tmp_path / "o2") == ["failures.csv", "wide.patch.png"]
 
 
+@pytest.mark.parametrize("cell", ["-1,0", "0,-1", "-4,-4"])
+@pytest.mark.parametrize("command", ["patch", "features"])
+def test_cells_count_from_zero_and_not_from_the_end(real, tiny, photo, command, cell):
+    run = real(command, photo, *tiny, f"--at={cell}")
+    assert run.code == 1
+    assert f"cell {cell} lies outside the grid" in the_error(run)
+    assert "rows run from 0 to " in run.err
+    assert ", columns from 0 to " in run.err
+
+
+def test_cells_of_a_comparison_count_from_zero_too(real, tiny, photo):
+    run = real("compare", photo, *tiny, "--show", "mean,patch@-1,0")
+    assert run.code == 1
+    assert "cell -1,0 lies outside the grid" in the_error(run)
+    assert "rows run from 0 to " in run.err
+
+
 # --- layers and heads --------------------------------------------------------------------------
 
 

@@ -61,12 +61,12 @@ def test_a_model_that_is_no_plain_vit(refused, name, command):
 @pytest.mark.parametrize("command", kinds.OF_CLS)
 def test_a_model_without_a_class_token(refused, command):
     line, hint = refused("--model", "test_vit2", "--random-weights", code=2, command=command)
-    assert "no class token" in line
+    assert "no CLS token" in line
     assert "patch" in hint
 
 
 def test_a_model_without_a_class_token_has_patch_rows(real, photo, tmp_path):
-    """One register before the patches: query and map skip it, not a class token."""
+    """One register before the patches: query and map skip it, not a CLS token."""
     run = real(
         "patch",
         photo,

@@ -39,6 +39,12 @@ def test_every_example_is_a_command_that_is_accepted(kind: str, request_of) -> N
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(command: str) -> None:
+    said = unwrapped(load_command(command).__doc__ or "")
+    assert said.startswith(unwrapped(about_command(command)).split("\n\n")[0])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_has_help(command: str) -> None:
     parameters = inspect.signature(load_command(command), eval_str=True).parameters
     for name, parameter in parameters.items():

@@ -21,7 +21,7 @@ from attnviz.domain import (
     Size,
 )
 from attnviz.domain.kinds import (
-    FeaturesRequest,
+    KINDS,
     HeadsRequest,
     LayersRequest,
     MatrixRequest,
@@ -31,17 +31,9 @@ from attnviz.domain.kinds import (
     ScoreRequest,
 )
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest, RunRequest
+from tests.helpers import kinds
 
-DEFAULTS = {
-    "heads": HeadsRequest(),
-    "layers": LayersRequest(),
-    "rollout": RolloutRequest(),
-    "patch": PatchRequest(),
-    "score": ScoreRequest(),
-    "features": FeaturesRequest(),
-    "matrix": MatrixRequest(),
-    "qkv": QkvRequest(),
-}
+DEFAULTS = {name: KINDS[name].request() for name in kinds.BY_DEFAULT}
 
 
 @pytest.mark.parametrize("name", DEFAULTS)

@@ -16,6 +16,7 @@ import pytest
 from attnviz import __version__
 from attnviz.cli.commands import COMMANDS
 from attnviz.models.catalogue import MODELS
+from tests.helpers.processes import alive, children_of
 from tests.helpers.warm import ForkedProcess, WarmServer
 
 FAKE = """
@@ -38,6 +39,18 @@ sys.modules["attnviz.runs.command"] = attnviz.runs.command = module
 sys.argv = ["attnviz", "heads", "a.jpg", *sys.argv[1:]]
 from attnviz.__main__ import main
 sys.exit(main())
+"""
+
+
+STUCK = """
+        import hashlib
+        from attnviz.engines.draw_pool import _start_pool
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        pool = _start_pool(1)
+        pool.submit(int).result()
+        pool.submit(time.sleep, 60)
+        print("drawing", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 10**8)
 """
 
 
@@ -166,17 +179,25 @@ def test_an_interrupt_ends_quickly_with_130_and_no_traceback(light_server: WarmS
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_an_interrupt_does_not_wait_for_a_long_step(light_server: WarmServer) -> None:
-    """Python itself would handle it when the step is over; this one takes a minute."""
-    stuck = "__import__('hashlib').pbkdf2_hmac('sha256', b'', b'', 10**8)"
-    source = fake(total=1000, pause=1.25).replace("time.sleep(1.25)", stuck)
+    """Python itself would handle it when the step is over; this one takes a minute.
+
+    The processes that draw are busy as well, and gone with it, without a word.
+    """
+    source = fake(total=1000, pause=1.25).replace("time.sleep(1.25)", STUCK.strip())
     process = light_server.start(source=source)
     assert process.stdout.readline() == "0.png\n"
+    assert process.stdout.readline() == "drawing\n"
     time.sleep(0.5)  # until it is in that step
+    children = children_of(process.pid)
+    assert children
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     _, err = process.communicate(timeout=50)
     assert time.monotonic() - begun < 2
     assert (process.returncode, err) == (130, "")
+    while any(map(alive, children)) and time.monotonic() - begun < 10:
+        time.sleep(0.01)
+    assert not any(map(alive, children))
 
 
 INTERRUPTED_IMPORT = """
@@ -256,3 +277,37 @@ def test_no_encoding_stops_a_run(encoding: str, name: str, line: bytes) -> None:
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [line] * 4
     assert run.stderr.splitlines()[-1] == b"4 of 4 done"
+
+
+ENDING = """
+import atexit, sys
+
+class Last:
+    def __del__(self):
+        sys.__stdout__.write("taken apart")
+
+kept = [Last()]
+kept.append(kept)
+atexit.register(print, "asked for the end")
+sys.argv = ["attnviz", "--version"]
+from attnviz.__main__ import main
+main()
+"""
+
+
+def test_the_process_does_what_was_asked_for_the_end_and_leaves(light_server: WarmServer) -> None:
+    """Standard output is a pipe here, so that nothing is printed before it is flushed."""
+    run = light_server.run(source=ENDING)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == f"attnviz {__version__}\nasked for the end\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_a_failure() -> None:
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "attnviz", "--version"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert run.returncode == 1
+    assert run.stderr == "error: standard output cannot be written (No space left on device)\n"

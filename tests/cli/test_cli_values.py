@@ -149,6 +149,11 @@ def test_patches_and_points() -> None:
 
 def test_model_sizes() -> None:
     assert values.parse_model_args(["depth=6", " heads = 3 "]) == {"depth": 6, "heads": 3}
+    assert values.parse_model_args(["depth=6,heads=3", "patch=8"]) == {
+        "depth": 6,
+        "heads": 3,
+        "patch": 8,
+    }
     for text in ("depth", "depth=x", "=3", "depth=-1"):
         with pytest.raises(UsageError, match="--model-arg"):
             values.parse_model_args([text])

@@ -103,13 +103,13 @@ def test_every_map_is_that_of_its_own_command(
 
 
 def test_no_two_maps_meet_under_one_name(real, tiny, photo, tmp_path):
-    shown = "head:1,head:0,head:-1,patch@-1,1,patch@1,1,cosine@1.5,2px,cosine@1,5.2px"
+    shown = "head:1,head:0,head:-1,patch@0,1,patch@1,1,cosine@1.5,2px,cosine@1,5.2px"
     run = real("compare", photo, *tiny, "--show", shown, "--save-data", "--dpi", "30", "--json")
     assert run.code == 0, run.err
     names = set(arrays(tmp_path / "attnviz-out" / "photo.compare.npz"))
     # The last head is head 1, which was asked for already.
     assert {name for name in names if name.startswith("row")} == {
-        "row0_head_1", "row0_head_0", "row0_patch_-1_1", "row0_patch_1_1",
+        "row0_head_1", "row0_head_0", "row0_patch_0_1", "row0_patch_1_1",
         "row0_cosine_1.5_2px", "row0_cosine_1_5.2px",
     }  # fmt: skip
     assert [row["map"] for row in json.loads(run.out)["table"]][:2] == ["head:1", "head:0"]
@@ -226,7 +226,7 @@ def test_info_tells_every_row_and_the_command_gives_the_same_bytes(
     tiny, other_weights, tmp_path, capsys
 ):
     call = (
-        "--checkpoint", str(other_weights), "--show", "mean,patch@-1,2,cosine@9.5,7px",
+        "--checkpoint", str(other_weights), "--show", "mean,patch@1,2,cosine@9.5,7px",
         "--show", "head:1", "--layer", "0", "-f", "png", "-f", "pdf", "--save-data",
     )  # fmt: skip
     first, again = tmp_path / "first", tmp_path / "again"
@@ -456,3 +456,24 @@ def test_the_grammar():
         assert [str(shown) for shown in parse_maps([text])] == [text]
     with pytest.raises(UsageError):
         parse_maps([""])
+
+
+def test_places_are_written_as_in_every_command(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 56)
+    there = ("--show", "mean,patch,cosine", "--at", "3,2", "--xy", "9.5,7")
+    short = real("compare", "cat.png", *tiny, *there, "--save-data")
+    assert short.code == 0
+    figure = tmp_path / "attnviz-out" / "cat.compare.png"
+    before = figure.read_bytes()
+    written = "mean,patch@3,2,patch@9.5,7px,cosine@3,2,cosine@9.5,7px"
+    assert real("compare", "cat.png", *tiny, "--show", written, "--overwrite").code == 0
+    assert figure.read_bytes() == before
+    for options, said in (
+        (("--show", "patch"), "--show: 'patch' needs a patch"),
+        (("--show", "mean", "--at", "1,2"), "--at and --xy need a map of a patch"),
+        (("--show", "mean@1,2"), "takes no patch"),
+        (("--show", "patch@1,2", "--xy", "3,3"), "--at and --xy need a map of a patch"),
+    ):
+        run = real("compare", "cat.png", *tiny, *options)
+        assert (run.code, run.out) == (2, "")
+        assert said in run.err, options

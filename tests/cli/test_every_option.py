@@ -71,6 +71,8 @@ SHARED = {
     "fit": ["--fit", "squash"],
     "mean": ["--mean", "0.1"],
     "std": ["--std", "0.9"],
+    "bands": ["--bands", "3,2,1"],
+    "range": ["--range", "0,100"],
     "max-pixels": ["--max-pixels", "9"],
     "out": ["--out", "elsewhere/page.html"],
     "name": ["--name", "other"],

@@ -26,10 +26,10 @@ CALLS = [
     ("layers", "--layers", "-2,-1", "--each-head", "--cmap", "hot", "--size", "40", "--fit", "pad"),
     ("rollout", "--start-layer", "1", "--layers-shown", "2,-1", "--fusion", "max", "--discard",
      "before", "--residual", "0.3", "--query", "mean", "--interpolation", "bilinear"),
-    ("patch", "--at", "-1,0", "--at", "2,3", "--xy", "9.5,7", "--each-head", "--std", ".2,.3,.4"),
+    ("patch", "--at", "3,0", "--at", "2,3", "--xy", "9.5,7", "--each-head", "--std", ".2,.3,.4"),
     ("score", "--csv", "--keep-ratio", "0.3", "--precision", "bfloat16", "--positions", "timm"),
     ("relevance", "--like", "in/it's a $cat [1].png", "--method", "gradient-rollout"),
-    ("features", "--foreground", "--flip-foreground", "--layer", "0", "--at", "-1,0", "--xy",
+    ("features", "--foreground", "--flip-foreground", "--layer", "0", "--at", "3,0", "--xy",
      "9.5,7", "--outlier-threshold", "4"),
     ("heads", "--layer", "0", "--heads", "0", "--alpha", "0"),
     ("rollout", "--discard-ratio", "0", "--residual", "0"),
@@ -158,6 +158,24 @@ def test_what_is_told(real, tiny, tmp_path, tiny_weights):
     assert told["positions"] == "original"
     assert "torch " in told["versions"]
     assert any(row.endswith("  fusion max") for row in rows)
+
+
+def test_the_command_leaves_defaults_out_and_all_spells_them(real, tiny, tmp_path):
+    save_scene(tmp_path / "cat.png", 40, 40)
+    real("rollout", "cat.png", *tiny, "--discard-ratio", "0.5", "--start-layer", "1")
+    figure = "attnviz-out/cat.rollout.png"
+    short, whole = (
+        shlex.split(real("info", figure, *more).out.splitlines()[-1]) for more in ((), ("--all",))
+    )
+    named = {word.partition("=")[0] for word in short if word.startswith("--")}
+    of_the_model = {"--checkpoint", "--model-arg", "--device"}
+    assert named == {*of_the_model, "--discard-ratio", "--start-layer", "--dpi"}
+    assert {"--fusion", "--residual", "--cmap", "--width"} <= set(whole)
+    before = (tmp_path / figure).read_bytes()
+    for command in (short, whole):
+        (tmp_path / figure).unlink()
+        assert real(*command[1:]).code == 0
+        assert (tmp_path / figure).read_bytes() == before
 
 
 def test_the_json_form_is_the_record_and_the_command(real, tiny, tmp_path):

@@ -29,12 +29,21 @@ def second(tmp_path):
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     """Options of a supervised ViT of 7 classes."""
+    return supervised(tmp_path_factory.mktemp("classifier") / "classifier.safetensors", 7)
+
+
+def supervised(path, classes):
+    """Options of a supervised ViT whose weights are written to a file."""
     torch.manual_seed(0)
     module = timm.create_model(
-        "vit_small_patch16_224", embed_dim=64, depth=3, num_heads=2, img_size=64, num_classes=7
+        "vit_small_patch16_224",
+        embed_dim=64,
+        depth=3,
+        num_heads=2,
+        img_size=64,
+        num_classes=classes,
     )
     torch.nn.init.normal_(module.head.weight)
-    path = tmp_path_factory.mktemp("classifier") / "classifier.safetensors"
     save_file(module.state_dict(), path)
     sizes = ("width=64", "depth=3", "heads=2", "size=64")
     return (
@@ -85,6 +94,18 @@ def test_a_class_is_told_with_its_logit_and_probability(real, classifier, photos
     (tmp_path / "attnviz-out/1.relevance.png").unlink()
     assert real(*again[1:]).code == 0
     assert (tmp_path / "attnviz-out/1.relevance.png").read_bytes() == before
+
+
+def test_one_output_has_no_probability(real, photos, tmp_path):
+    """A regression: the softmax of its only logit would be 1 whatever the image shows."""
+    options = supervised(tmp_path / "regression.safetensors", 1)
+    run = real("relevance", photos / "1.png", *options, "--class", "0", "--json", "--format", "svg")
+    assert run.code == 0, run.err
+    (row,) = json.loads(run.out)["table"]
+    assert (row["target"], "probability" in row) == ("class 0", False)
+    drawn = (tmp_path / "attnviz-out/1.relevance.svg").read_text()
+    assert "class 0" in drawn
+    assert "probability" not in drawn
 
 
 def test_pictures_are_drawn_again_when_the_second_picture_changes(

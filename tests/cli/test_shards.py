@@ -88,7 +88,7 @@ def test_shards_write_lists_of_their_own_that_can_be_merged(real, tiny, photos, 
 def test_a_summary_is_of_all_pictures(attnviz_command):
     outcome = attnviz_command("heads", "a.jpg", "--summary", "--shard", "0/2")
     assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.startswith("error: --summary is of all pictures, and --shard takes a part")
+    assert outcome.err.startswith("error: --summary is of all images, and --shard takes a part")
 
 
 @pytest.mark.parametrize("option", [("--engine", "ray"), ("--shard", "0/2")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 import attnviz.runs
 from attnviz.cli.app import app, command_with_options, main
@@ -28,6 +30,7 @@ GALLERY = tomllib.loads((ROOT / "configs" / "gallery.toml").read_text(encoding="
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)\)")
+YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 FILES = ("heads.toml",)
 
 
@@ -109,6 +112,23 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
         assert code == 0
     else:
         assert len(asked) == 1, name
+
+
+def test_the_workflows_are_yaml_and_their_commands_are_accepted():
+    blocks = YAML.findall(TEXTS["docs/ci-and-shell.md"])
+    assert len(blocks) == 2
+    for block in blocks:
+        (job,) = (loaded := yaml.safe_load(block)).get("jobs", loaded).values()
+        lines = [step["run"] for step in job.get("steps", ()) if "run" in step]
+        lines += [*job.get("before_script", ()), *job.get("script", ())]
+        (call,) = (call for line in lines for call in commands_in(line))
+        command_with_options(call[0]).make_context(call[0], call[1:])
+
+
+def test_our_own_workflow_calls_what_everyone_calls():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    assert workflow["jobs"]["check"]["steps"][-1] == {"run": ".ci/run"}
+    assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
 def test_there_are_command_lines_of_every_command():

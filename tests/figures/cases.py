@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Rows, Scale, Size
-from attnviz.figures import draw, draw_comparison
+from attnviz.figures import draw, draw_comparison, draw_distributions
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from tests.figures import samples
 
@@ -57,48 +57,48 @@ _TWELVE = samples.model_info(
 _QUARTERS = [(3, 5), (3, 15), (10, 5), (10, 15)]
 
 
-def _heads(picture, style, count=6, model=None, prefix=1, chosen=None, **options):
-    grid = picture.geometry.grid
+def _heads(image, style, count=6, model=None, prefix=1, chosen=None, **options):
+    grid = image.geometry.grid
     maps = samples.heads_maps(grid, count, prefix, chosen=chosen)
-    return draw(maps, picture, model or samples.model_info(), style, **options)
+    return draw(maps, image, model or samples.model_info(), style, **options)
 
 
-def _layers(picture, style, layers=12, heads=6, model=None, **options):
-    maps = samples.layers_maps(picture.geometry.grid, layers, heads)
-    return draw(maps, picture, model or samples.model_info(), style, **options)
+def _layers(image, style, layers=12, heads=6, model=None, **options):
+    maps = samples.layers_maps(image.geometry.grid, layers, heads)
+    return draw(maps, image, model or samples.model_info(), style, **options)
 
 
-def _rollout(picture, style, depths=(11,)):
-    maps = samples.rollout_maps(picture.geometry.grid, depths)
-    return draw(maps, picture, samples.model_info(), style)
+def _rollout(image, style, depths=(11,)):
+    maps = samples.rollout_maps(image.geometry.grid, depths)
+    return draw(maps, image, samples.model_info(), style)
 
 
-def _patch(picture, style, cells, heads=6, **options):
-    maps = samples.patch_maps(picture.geometry.grid, cells, heads)
-    return draw(maps, picture, samples.model_info(heads=heads), style, **options)
+def _patch(image, style, cells, heads=6, **options):
+    maps = samples.patch_maps(image.geometry.grid, cells, heads)
+    return draw(maps, image, samples.model_info(heads=heads), style, **options)
 
 
-def _score(picture, style):
-    maps = samples.score_maps(picture.geometry.grid)
-    return draw(maps, picture, samples.model_info(), style)
+def _score(image, style):
+    maps = samples.score_maps(image.geometry.grid)
+    return draw(maps, image, samples.model_info(), style)
 
 
-def _relevance(picture, style, model=None, prefix=1, **target):
-    maps = samples.relevance_maps(picture.geometry.grid, prefix, **target)
-    return draw(maps, picture, model or samples.model_info(), style)
+def _relevance(image, style, model=None, prefix=1, **target):
+    maps = samples.relevance_maps(image.geometry.grid, prefix, **target)
+    return draw(maps, image, model or samples.model_info(), style)
 
 
-def _contribution(picture, style):
-    maps = samples.relevance_maps(picture.geometry.grid, like=_square(), value=0.41)
+def _contribution(image, style):
+    maps = samples.relevance_maps(image.geometry.grid, like=_square(), value=0.41)
     signed = 40 * maps.relevance
     signed[:, :8] *= -0.7
     made = replace(maps, relevance=signed, method="contribution")
-    return draw(made, picture, samples.model_info(), style)
+    return draw(made, image, samples.model_info(), style)
 
 
-def _features(picture, style, cells, model=None, prefix=1, **options):
-    maps = samples.features_maps(picture.geometry.grid, cells, prefix, **options)
-    return draw(maps, picture, model or samples.model_info(), style)
+def _features(image, style, cells, model=None, prefix=1, **options):
+    maps = samples.features_maps(image.geometry.grid, cells, prefix, **options)
+    return draw(maps, image, model or samples.model_info(), style)
 
 
 def _models(style, *names):
@@ -113,48 +113,60 @@ def _models(style, *names):
     return draw_comparison([samples.only(row, *names) for row in rows], style)
 
 
-def _pictures(style, *names):
+def _images(style, *names):
     """Images of three shapes under one model."""
     model = samples.model_info(heads=2)
     rows = [
-        samples.compared_row((picture.name,), picture, model, seed)
-        for seed, picture in enumerate((_landscape(), _square(), _portrait()))
+        samples.compared_row((image.name,), image, model, seed)
+        for seed, image in enumerate((_landscape(), _square(), _portrait()))
     ]
     return draw_comparison([samples.only(row, *names) for row in rows], style)
 
 
-def _matrix(picture, style, heads=6, model=None, prefix=1, run=1, drawn=None, **options):
-    maps = samples.matrix_maps(picture.geometry.grid, heads, prefix, run=run, drawn=drawn)
-    return draw(maps, picture, model or samples.model_info(), style, **options)
+def _matrix(image, style, heads=6, model=None, prefix=1, run=1, drawn=None, **options):
+    maps = samples.matrix_maps(image.geometry.grid, heads, prefix, run=run, drawn=drawn)
+    return draw(maps, image, model or samples.model_info(), style, **options)
 
 
-def _qkv(picture, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
-    maps = samples.qkv_maps(picture.geometry.grid, heads, prefix, parts=parts)
-    return draw(maps, picture, model or samples.model_info(), style)
+def _qkv(image, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
+    maps = samples.qkv_maps(image.geometry.grid, heads, prefix, parts=parts)
+    return draw(maps, image, model or samples.model_info(), style)
 
 
-def _evolve(picture, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
-    maps = samples.evolution_maps(picture.geometry.grid, checkpoints, count, rows, jaccard=mask)
+def _evolve(image, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
+    maps = samples.evolution_maps(image.geometry.grid, checkpoints, count, rows, jaccard=mask)
     return draw_evolution(
         maps,
-        picture,
+        image,
         samples.model_info(),
         _style(width=width, **({"scale": Scale.SHARED} | style)),
-        mask=_disc(picture) if mask else None,
+        mask=_disc(image) if mask else None,
         threshold=0.6,
     )
 
 
-def _disc(picture):
-    high, wide = picture.pixels.shape[:2]
+def _disc(image):
+    high, wide = image.pixels.shape[:2]
     y, x = np.mgrid[:high, :wide]
     return (y - high / 2) ** 2 + (x - wide / 2) ** 2 < (high / 3) ** 2
 
 
 def _frame():
-    picture = _landscape()
-    maps = samples.evolution_maps(picture.geometry.grid, 3, 4)
-    return draw_frames(maps, picture, samples.model_info(), _style(scale=Scale.SHARED))
+    image = _landscape()
+    maps = samples.evolution_maps(image.geometry.grid, 3, 4)
+    return draw_frames(maps, image, samples.model_info(), _style(scale=Scale.SHARED))
+
+
+def _summary(layers, heads, width=7.0):
+    """Quantiles of entropy and distance of every head, as ``--summary`` draws them."""
+    rng = np.random.default_rng(0)
+    pairs = [(layer, head) for layer in range(layers) for head in range(heads)]
+    distributions = {
+        "entropy": {pair: np.sort(3 + 2.5 * rng.random(5)).astype(np.float32) for pair in pairs},
+        "distance": {pair: np.sort(60 + 50 * rng.random(5)).astype(np.float32) for pair in pairs},
+    }
+    model = samples.model_info(depth=max(layers, 2), heads=heads)
+    return draw_distributions(distributions, 1200, 5.69, model, _style(width=width))
 
 
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
@@ -197,13 +209,13 @@ CASES = {
     "compare-models": lambda: _models(
         _style(scale=Scale.SHARED), "mean", "heads", "rollout", "pca", "cosine@1,2"
     ),
-    "compare-pictures": lambda: _pictures(
+    "compare-images": lambda: _images(
         _style(width=COLUMN, scale=Scale.SHARED), "mean", "rollout", "foreground"
     ),
     "compare-vectors": lambda: _models(
         _style(scale=Scale.SHARED), "head:2", "heads", "entropy", "k-pca", "k-norm"
     ),
-    "compare-own-scale": lambda: _pictures(_style(), "heads", "rollout", "foreground"),
+    "compare-own-scale": lambda: _images(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
     "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),
@@ -230,4 +242,6 @@ CASES = {
     "evolve-column": lambda: _evolve(_portrait(), 7, 6, width=COLUMN),
     "evolve-layers": lambda: _evolve(_cropped(), 7, 12, rows=Rows.LAYERS),
     "evolve-frames": _frame,
+    "summary": lambda: _summary(12, 6),
+    "summary-column": lambda: _summary(1, 6, COLUMN),
 }

@@ -197,8 +197,8 @@ def features_maps(grid, cells, prefix=1, seed=0, *, foreground=False, threshold=
     )
 
 
-def compared_row(title, picture, model, seed=0) -> ComparedRow:
-    grid = picture.geometry.grid
+def compared_row(title, image, model, seed=0) -> ComparedRow:
+    grid = image.geometry.grid
     maps, _, _ = rows(model.heads + 1, grid, 1, seed)
     features = features_maps(grid, [(1, 2)], seed=seed, foreground=True)
     whole = features_maps(grid, [(1, 2)], seed=seed)
@@ -209,7 +209,7 @@ def compared_row(title, picture, model, seed=0) -> ComparedRow:
         title,
         f"{model.name} (random)" if model.random_weights else model.name,
         model,
-        picture,
+        image,
         {
             "mean": ComparedMap(MapKind.MEAN, maps[:-1].mean(axis=0, keepdims=True), layer=last),
             "heads": ComparedMap(MapKind.HEADS, maps[:-1], layer=last),
@@ -269,7 +269,7 @@ def matrix_maps(grid, heads=6, prefix=1, seed=0, drawn=None, run=1) -> MatrixMap
 
 
 def qkv_maps(grid, heads=6, prefix=1, width=64, parts=tuple(Part), seed=0) -> QkvMaps:
-    """Smooth components over the picture, and vectors with a few strong columns."""
+    """Smooth components over the image, and vectors with a few strong columns."""
     rng = np.random.default_rng(seed)
     high, wide = grid
     both, tokens = (len(parts), heads), prefix + high * wide

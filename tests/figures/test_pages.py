@@ -57,11 +57,11 @@ def _as_rgb(share):
 @pytest.mark.parametrize("how", Interpolation)
 def test_overlay_is_hot_in_its_own_cell_and_nowhere_else(how):
     """An 8 x 18 grid of 8 px cells, hot at row 1, column 5: y 8..16, x 40..48."""
-    picture = _blank(64, 144, (8, 18))
-    (image,) = overlay_images(
-        _hot((8, 18), (1, 5)), picture, DrawStyle(interpolation=how, alpha=1.0)
+    image = _blank(64, 144, (8, 18))
+    (overlay,) = overlay_images(
+        _hot((8, 18), (1, 5)), image, DrawStyle(interpolation=how, alpha=1.0)
     )
-    changed = (image != picture.pixels).any(axis=2)
+    changed = (overlay != image.pixels).any(axis=2)
     y, x = np.nonzero(changed)
     reach = 0 if how is Interpolation.NEAREST else 4
     assert (y.min(), y.max() + 1) == (8 - reach, 16 + reach)
@@ -85,25 +85,25 @@ def test_map_in_the_figure_is_hot_in_its_own_cell():
 
 
 def test_overlay_after_a_crop_colours_only_the_crop():
-    picture = _blank(250, 250, (31, 31), region=Box(0.0, 0.0, 248.0, 248.0))
-    (image,) = overlay_images(_hot((31, 31), (30, 30)), picture, DrawStyle(alpha=1.0))
-    y, x = np.nonzero((image != picture.pixels).any(axis=2))
+    image = _blank(250, 250, (31, 31), region=Box(0.0, 0.0, 248.0, 248.0))
+    (overlay,) = overlay_images(_hot((31, 31), (30, 30)), image, DrawStyle(alpha=1.0))
+    y, x = np.nonzero((overlay != image.pixels).any(axis=2))
     assert (y.min(), y.max(), x.min(), x.max()) == (240, 247, 240, 247)
 
 
-def test_overlay_with_padding_is_cut_at_the_picture():
-    picture = _blank(250, 250, (32, 32), region=Box(0.0, 0.0, 256.0, 256.0))
-    (image,) = overlay_images(_hot((32, 32), (31, 31)), picture, DrawStyle(alpha=1.0))
-    y, x = np.nonzero((image != picture.pixels).any(axis=2))
-    assert image.shape == (250, 250, 3)
+def test_overlay_with_padding_is_cut_at_the_image():
+    image = _blank(250, 250, (32, 32), region=Box(0.0, 0.0, 256.0, 256.0))
+    (overlay,) = overlay_images(_hot((32, 32), (31, 31)), image, DrawStyle(alpha=1.0))
+    y, x = np.nonzero((overlay != image.pixels).any(axis=2))
+    assert overlay.shape == (250, 250, 3)
     assert (y.min(), y.max(), x.min(), x.max()) == (248, 249, 248, 249)
 
 
-def test_overlay_of_a_squashed_picture_has_the_picture_s_own_shape():
-    picture = _blank(334, 500, (28, 28))
-    (image,) = overlay_images(_hot((28, 28), (0, 27)), picture, DrawStyle(alpha=1.0))
-    y, x = np.nonzero((image != picture.pixels).any(axis=2))
-    assert image.shape == (334, 500, 3)
+def test_overlay_of_a_squashed_image_has_the_image_s_own_shape():
+    image = _blank(334, 500, (28, 28))
+    (overlay,) = overlay_images(_hot((28, 28), (0, 27)), image, DrawStyle(alpha=1.0))
+    y, x = np.nonzero((overlay != image.pixels).any(axis=2))
+    assert overlay.shape == (334, 500, 3)
     assert (y.min(), y.max()) == (0, round(334 / 28) - 1)
     assert (x.min(), x.max()) == (round(500 * 27 / 28), 499)
 
@@ -113,9 +113,9 @@ def test_shared_scale_shows_a_weak_head_ten_times_dimmer():
     values[0, 1, 1], values[1, 2, 2] = 0.2, 0.02
     rest = (1 - values.sum(axis=(1, 2)))[:, None]
     maps = HeadsMaps(values, rest, np.ones(2, np.float32), None, 0, (0, 1))
-    picture = _blank(64, 64, (4, 4))
-    shared = draw(maps, picture, samples.model_info(), DrawStyle(dpi=100, scale=Scale.SHARED))[0]
-    own = draw(maps, picture, samples.model_info(), STYLE)[0]
+    image = _blank(64, 64, (4, 4))
+    shared = draw(maps, image, samples.model_info(), DrawStyle(dpi=100, scale=Scale.SHARED))[0]
+    own = draw(maps, image, samples.model_info(), STYLE)[0]
     brightest = {}
     for name, figure in (("shared", shared), ("own", own)):
         mean, _, first, second = maps_of(figure)
@@ -151,10 +151,10 @@ def test_flat_and_empty_maps_draw():
 
 
 def test_numbers_of_patches_that_meet_stand_apart():
-    picture = _blank(200, 200, (10, 10))
+    image = _blank(200, 200, (10, 10))
     for cells in ([(3, 3), (3, 3), (3, 4)], [(0, 9)] * 4, [(9, 0), (9, 0)]):
         maps = samples.patch_maps((10, 10), cells, 2)
-        figure = draw(maps, picture, samples.model_info(heads=2), STYLE)[0]
+        figure = draw(maps, image, samples.model_info(heads=2), STYLE)[0]
         tags = [box for words, box in word_boxes(figure) if words in {"1", "2", "3", "4"}]
         assert len(tags) == len(cells)
         for place, one in enumerate(tags):
@@ -164,14 +164,39 @@ def test_numbers_of_patches_that_meet_stand_apart():
                 assert across <= 0 or along <= 0, (cells, place)
 
 
+@pytest.mark.parametrize("cell", [(0, 0), (0, 20), (13, 0), (13, 20), (6, 10)])
+def test_the_number_of_a_patch_does_not_cover_it(cell):
+    image = _blank(112, 168, (14, 21))
+    maps = samples.patch_maps((14, 21), [cell], 2)
+    figure = draw(maps, image, samples.model_info(heads=2), STYLE)[0]
+    panel = rasters_of(figure)[0].rect
+    left, right = (panel.left + panel.width * (cell[1] + k) / 21 for k in (0, 1))
+    top, bottom = (panel.top + panel.height * (cell[0] + k) / 14 for k in (0, 1))
+    ((x0, y0, x1, y1),) = [box for text, box in word_boxes(figure) if text == "1"]
+    height = figure.get_figheight()
+    x0, x1, y0, y1 = x0 / 100, x1 / 100, height - y1 / 100, height - y0 / 100
+    assert x1 < left or right < x0 or y1 < top or bottom < y0
+    assert panel.left <= x0
+    assert x1 <= panel.right
+    assert panel.top <= y0
+    assert y1 <= panel.bottom
+
+
+@pytest.mark.parametrize("grid", [(14, 21), (14, 14), (21, 14)])
+def test_queries_keys_and_values_of_four_heads_have_a_page_each(grid):
+    image = _blank(8 * grid[0], 8 * grid[1], grid)
+    figures = draw(samples.qkv_maps(grid, 4), image, samples.model_info(heads=4), STYLE)
+    assert len(figures) == 3
+
+
 @pytest.mark.parametrize("width", [3.35, 7.0])
 @pytest.mark.parametrize(("size", "grid"), [((64, 1200), (8, 150)), ((1200, 64), (150, 8))])
 def test_numbers_of_patches_stand_by_them_in_a_strip(width, size, grid):
     along = 0 if grid[0] > grid[1] else 1
     cells = [tuple(np.array(place) * np.array(grid) // 6) for place in ((1, 1), (3, 3), (5, 5))]
     maps = samples.patch_maps(grid, cells, 2)
-    picture = _blank(*size, grid)
-    figure = draw(maps, picture, samples.model_info(heads=2), DrawStyle(width=width, dpi=100))[0]
+    image = _blank(*size, grid)
+    figure = draw(maps, image, samples.model_info(heads=2), DrawStyle(width=width, dpi=100))[0]
     tags = [box for words, box in word_boxes(figure) if words in {"1", "2", "3"}]
     assert len(tags) == 3
     # Left to right, or top to bottom, as their patches are.
@@ -182,9 +207,9 @@ def test_numbers_of_patches_stand_by_them_in_a_strip(width, size, grid):
 
 def test_every_page_of_vectors_says_of_what_they_are():
     maps = samples.qkv_maps((4, 6), 12)
-    picture = _blank(64, 96, (4, 6))
+    image = _blank(64, 96, (4, 6))
     model = samples.model_info(heads=12)
-    figures = draw(maps, picture, model, DrawStyle(width=3.35, dpi=40))
+    figures = draw(maps, image, model, DrawStyle(width=3.35, dpi=40))
     assert len(figures) > 3
     names = [words_of(figure)[0].split(" \N{MIDDLE DOT} ")[0] for figure in figures]
     assert names[0] == "Queries Q"
@@ -216,8 +241,8 @@ def test_patch_marks_stand_on_the_query():
 
 @pytest.mark.parametrize("image_format", ["pdf", "svg"])
 def test_vector_files_keep_text_as_text(image_format):
-    picture = samples.image_of(samples.photograph(), (4, 6), name="my_$x_$y.png")
-    figure = draw(samples.heads_maps((4, 6)), picture, samples.model_info(), STYLE)[0]
+    image = samples.image_of(samples.photograph(), (4, 6), name="my_$x_$y.png")
+    figure = draw(samples.heads_maps((4, 6)), image, samples.model_info(), STYLE)[0]
     stream = io.BytesIO()
     figure.savefig(stream, format=image_format)
     data = stream.getvalue()
@@ -228,16 +253,16 @@ def test_vector_files_keep_text_as_text(image_format):
     assert b"/Type3" not in data
     assert b"/TrueType" in data or b"/CIDFontType2" in data
     if shutil.which("pdftotext"):
-        told = subprocess.run(
+        text = subprocess.run(
             ["pdftotext", "-", "-"], input=data, capture_output=True, check=True
         ).stdout.decode()
-        assert "my_$x_$y.png" in told
-        assert "dino_vits8" in told
+        assert "my_$x_$y.png" in text
+        assert "dino_vits8" in text
 
 
 def test_cells_in_pdf_are_whole_multiples_of_pixels():
-    picture = samples.image_of(samples.photograph(), (7, 11))
-    figure = draw(samples.heads_maps((7, 11), 1), picture, samples.model_info(), STYLE)[0]
+    image = samples.image_of(samples.photograph(), (7, 11))
+    figure = draw(samples.heads_maps((7, 11), 1), image, samples.model_info(), STYLE)[0]
     stream = io.BytesIO()
     figure.savefig(stream, format="pdf")
     sizes = re.findall(rb"/Height (\d+)|/Width (\d+)", stream.getvalue())
@@ -255,8 +280,8 @@ def test_cells_in_pdf_are_whole_multiples_of_pixels():
 def test_two_drawings_are_the_same_bytes(image_format, metadata):
     made = []
     for _ in range(2):
-        picture = samples.image_of(samples.photograph(), (7, 11))
-        figure = draw(samples.layers_maps((7, 11), 3), picture, samples.model_info(), STYLE)[0]
+        image = samples.image_of(samples.photograph(), (7, 11))
+        figure = draw(samples.layers_maps((7, 11), 3), image, samples.model_info(), STYLE)[0]
         stream = io.BytesIO()
         figure.savefig(stream, format=image_format, metadata=metadata)
         made.append(stream.getvalue())
@@ -265,8 +290,8 @@ def test_two_drawings_are_the_same_bytes(image_format, metadata):
 
 def test_the_user_s_own_settings_change_nothing():
     def drawn():
-        picture = samples.image_of(samples.photograph(), (7, 11))
-        return draw(samples.score_maps((7, 11)), picture, samples.model_info(), STYLE)[0]
+        image = samples.image_of(samples.photograph(), (7, 11))
+        return draw(samples.score_maps((7, 11)), image, samples.model_info(), STYLE)[0]
 
     plain = pixels_of(drawn())
     changes = {
@@ -290,16 +315,16 @@ def test_the_user_s_own_settings_change_nothing():
     ["Ba$$in.png", "x$_$y.png", "cost_$5_^$6.png", "a$b$.png", "50%_off.png", "quote'\".png"],
 )
 def test_names_are_shown_as_they_are(name):
-    picture = samples.image_of(samples.photograph(), (4, 6), name=name)
-    figure = draw(samples.score_maps((4, 6)), picture, samples.model_info(), DrawStyle(dpi=40))[0]
+    image = samples.image_of(samples.photograph(), (4, 6), name=name)
+    figure = draw(samples.score_maps((4, 6)), image, samples.model_info(), DrawStyle(dpi=40))[0]
     assert png(figure)
     assert name in words_of(figure)
 
 
 @pytest.mark.parametrize("name", ["猫.png", "a\nb\tc.png", "\udcff.png", "x" * 250, "e\u0301.png"])
 def test_names_beyond_the_font_give_squares_and_no_warning(name):
-    picture = samples.image_of(samples.photograph(), (4, 6), name=name)
-    figure = draw(samples.score_maps((4, 6)), picture, samples.model_info(), DrawStyle(dpi=40))[0]
+    image = samples.image_of(samples.photograph(), (4, 6), name=name)
+    figure = draw(samples.score_maps((4, 6)), image, samples.model_info(), DrawStyle(dpi=40))[0]
     for image_format in ("png", "pdf", "svg"):
         figure.savefig(io.BytesIO(), format=image_format)
 
@@ -308,7 +333,7 @@ def test_the_foot_tells_model_layer_sizes_scale_and_prefix():
     model = samples.model_info(name="dinov2_vits14_reg", prefix=5, registers=4, patch=14)
     maps = samples.heads_maps((6, 9), prefix=5)
     figure = draw(maps, samples.image_of(samples.photograph(), (6, 9), 14), model, STYLE)[0]
-    told = " · ".join(words_of(figure))
+    foot = " · ".join(words_of(figure))
     cls, registers = 100 * maps.prefix[:, 0].mean(), 100 * maps.prefix[:, 1:].sum(axis=1).mean()
     for part in (
         "dinov2_vits14_reg",
@@ -319,8 +344,8 @@ def test_the_foot_tells_model_layer_sizes_scale_and_prefix():
         f"{cls:.1f} % on CLS",
         f"{registers:.1f} % on 4 registers" if registers < 9.95 else f"{registers:.0f} % on 4 reg",
     ):
-        assert part in told
-    assert "RANDOM WEIGHTS" not in told
+        assert part in foot
+    assert "RANDOM WEIGHTS" not in foot
 
 
 def test_the_foot_of_the_score_tells_the_share_of_cls_and_registers():
@@ -356,9 +381,9 @@ def test_the_foot_says_what_only_shapes_chose_and_what_was_assumed():
 @pytest.mark.parametrize("width", [2.0, 3.35, 7.0])
 def test_random_weights_are_said(width):
     model = samples.model_info(random_weights=True)
-    picture = samples.image_of(samples.photograph(), (4, 6))
+    image = samples.image_of(samples.photograph(), (4, 6))
     for maps in (samples.rollout_maps((4, 6)), samples.score_maps((4, 6))):
-        figure = draw(maps, picture, model, DrawStyle(width=width, dpi=50))[0]
+        figure = draw(maps, image, model, DrawStyle(width=width, dpi=50))[0]
         assert any(words.startswith("RANDOM WEIGHTS") for words in words_of(figure))
 
 
@@ -395,28 +420,28 @@ def test_twelve_layers_of_single_heads_fit_one_page_with_a_colour_bar(grid, head
 
 
 def test_a_head_keeps_its_colour_whichever_heads_are_chosen():
-    picture = _blank(64, 64, (4, 4))
+    image = _blank(64, 64, (4, 4))
     alone = samples.heads_maps((4, 4), 2, chosen=(3, 7))
-    figure = draw(alone, picture, samples.model_info(), STYLE)[0]
+    figure = draw(alone, image, samples.model_info(), STYLE)[0]
     pixels = pixels_of(figure).reshape(-1, 3)
     for colour in ((0xD5, 0x5E, 0x00), (0x1E, 0x1E, 0xA5)):  # heads 3 and 7
         assert (pixels == colour).all(axis=1).sum() > 500
 
 
 def test_inputs_are_not_changed():
-    picture = samples.image_of(samples.photograph(), (7, 11))
+    image = samples.image_of(samples.photograph(), (7, 11))
     maps = samples.heads_maps((7, 11))
-    before = [array.copy() for array in (picture.pixels, maps.attention, maps.prefix)]
-    png(draw(maps, picture, samples.model_info(), STYLE, threshold=0.5)[0])
-    overlay_images(maps, picture, STYLE)
-    for old, new in zip(before, (picture.pixels, maps.attention, maps.prefix), strict=True):
+    before = [array.copy() for array in (image.pixels, maps.attention, maps.prefix)]
+    png(draw(maps, image, samples.model_info(), STYLE, threshold=0.5)[0])
+    overlay_images(maps, image, STYLE)
+    for old, new in zip(before, (image.pixels, maps.attention, maps.prefix), strict=True):
         np.testing.assert_array_equal(old, new)
 
 
 def test_a_figure_too_narrow_for_its_text_is_refused():
-    picture = _blank(8, 8, (4, 4))
+    image = _blank(8, 8, (4, 4))
     with pytest.raises(UsageError, match=r"figure 1\.9 inches"):
-        draw(samples.score_maps((4, 4)), picture, samples.model_info(), DrawStyle(width=1.9))
+        draw(samples.score_maps((4, 4)), image, samples.model_info(), DrawStyle(width=1.9))
 
 
 def test_unknown_option_is_refused():
@@ -435,32 +460,32 @@ def test_unknown_colour_map_is_refused_with_near_matches():
     assert "inferno" in error.value.hint
 
 
-def test_a_padded_view_is_grey_beyond_the_picture():
-    picture = _blank(10, 20, (4, 4), region=Box(-5.0, 0.0, 15.0, 20.0))
-    seen = model_view(picture, samples.Size(40, 40))
+def test_a_padded_view_is_grey_beyond_the_image():
+    image = _blank(10, 20, (4, 4), region=Box(-5.0, 0.0, 15.0, 20.0))
+    seen = model_view(image, samples.Size(40, 40))
     assert (seen[:10] == 235).all()
     assert (seen[30:] == 235).all()
     assert (seen[10:30] == 90).all()
 
 
+def _renderers():
+    """The ids of all renderers, each of which holds a page of pixels."""
+    # type(), not isinstance(): asking every object for its class wakes lazy modules of torch.
+    return {id(thing) for thing in gc.get_objects() if issubclass(type(thing), RendererAgg)}
+
+
 def test_a_saved_figure_leaves_no_page_of_pixels_behind():
-    picture = samples.image_of(samples.photograph(), (4, 6))
+    image = samples.image_of(samples.photograph(), (4, 6))
     gc.collect()
     gc.disable()
     try:
-        # Figures that other tests share may hold theirs.
-        before = set(map(id, renderers()))
+        before = _renderers()
         for _ in range(3):
-            png(draw(samples.heads_maps((4, 6)), picture, samples.model_info(), STYLE)[0])
-        left = [renderer for renderer in renderers() if id(renderer) not in before]
+            png(draw(samples.heads_maps((4, 6)), image, samples.model_info(), STYLE)[0])
+        left = _renderers() - before
     finally:
         gc.enable()
     assert not left
-
-
-def renderers() -> list[RendererAgg]:
-    # type(), not isinstance(): asking every object for its class wakes lazy modules of torch.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), RendererAgg)]
 
 
 def test_drawing_imports_no_torch(light_server):
@@ -474,6 +499,15 @@ def test_drawing_imports_no_torch(light_server):
     )
     run = light_server.run(source=code)
     assert run.returncode == 0, run.stderr
+
+
+def test_an_axis_of_norms_has_two_ticks_at_least():
+    maps = samples.features_maps((6, 6), [])
+    norm = np.linspace(5.2, 13.2, 36, dtype=np.float32).reshape(6, 6)
+    maps = dataclasses.replace(maps, norm=norm)
+    style = DrawStyle(dpi=60, width=3.35)
+    (figure,) = draw(maps, _blank(48, 48, (6, 6)), samples.model_info(), style)
+    assert {"6", "8", "10", "12"} <= set(words_of(figure))
 
 
 def test_scores_over_decades_stand_on_a_logarithmic_axis():

@@ -18,6 +18,6 @@ BY_DEFAULT = tuple(filter(_has_a_default, ALL))
 
 OF_HEADS = tuple(name for name in BY_DEFAULT if hasattr(KINDS[name].request(), "heads"))
 OF_CLS = tuple(name for name in BY_DEFAULT if KINDS[name].request().needs_cls)
-"""Those that refuse a model without a class token."""
+"""Those that refuse a model without a CLS token."""
 
 SUMMARISED = tuple(name for name, kind in KINDS.items() if kind.summarised)

@@ -49,7 +49,7 @@ def scenes() -> tuple[np.ndarray, np.ndarray]:
 
 @torch.no_grad()
 def class_rows(model: VisionTransformer, images: np.ndarray) -> np.ndarray:
-    """The class token's row of the last block, patch part: (B, H, gh, gw)."""
+    """The CLS token's row of the last block, patch part: (B, H, gh, gw)."""
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
     batch = torch.from_numpy(((images / 255 - mean) / std).transpose(0, 3, 1, 2)).float()
     tokens = model.patch_embed(batch)

@@ -45,9 +45,9 @@ FAMILIES = {
     "augreg": Family("vit_tiny_patch16_224.augreg_in21k", 16, 3, 1, 0, True),
     "CLIP": Family("vit_xsmall_patch16_clip_224", 16, 4, 1, 0, True),
     "SigLIP": Family("vit_base_patch16_siglip_224", 16, 12, 0, 0, False, depth=2),
-    "no class token, register": Family("test_vit2", 16, 2, 1, 1, False, ".pth"),
-    "no class token, attention pool": Family("test_vit3", 16, 3, 1, 1, False),
-    "no class token, RMS norms": Family("test_vit4", 16, 3, 1, 1, False),
+    "no CLS token, register": Family("test_vit2", 16, 2, 1, 1, False, ".pth"),
+    "no CLS token, attention pool": Family("test_vit3", 16, 3, 1, 1, False),
+    "no CLS token, RMS norms": Family("test_vit4", 16, 3, 1, 1, False),
     "q/k norms, parallel MLP": Family("vit_base_patch16_xp_224", 16, 12, 1, 0, True, depth=2),
     "scaled residual": Family("vit_base_patch16_rpn_224", 16, 12, 0, 0, False, depth=2),
     "EVA-02": Family("eva02_tiny_patch14_224", 14, 3, 1, 0, True),
@@ -178,7 +178,7 @@ def test_a_headless_model_of_timm_keeps_timms_position_rule(loaded):
     assert loaded("distilled DeiT").info.mean == (0.485, 0.456, 0.406)
 
 
-@pytest.mark.parametrize("name", ["no class token, register", "SigLIP"])
+@pytest.mark.parametrize("name", ["no CLS token, register", "SigLIP"])
 @pytest.mark.parametrize("command", kinds.OF_CLS)
 def test_without_a_class_token_its_commands_refuse(
     name, command, file_of, picture_file, tmp_path, capsys
@@ -187,7 +187,7 @@ def test_without_a_class_token_its_commands_refuse(
     assert code == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert f"{FAMILIES[name].timm_name} has no class token" in said.err
+    assert f"{FAMILIES[name].timm_name} has no CLS token" in said.err
     assert "attnviz patch" in said.err
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
@@ -198,7 +198,7 @@ def asked(name, file_of):
     return ("--model", family.timm_name, "--checkpoint", file_of(name), *depth)
 
 
-@pytest.mark.parametrize("name", ["no class token, register", "SigLIP"])
+@pytest.mark.parametrize("name", ["no CLS token, register", "SigLIP"])
 def test_without_a_class_token_patches_and_the_mean_work(
     name, file_of, loaded, picture_file, tmp_path
 ):

@@ -121,7 +121,7 @@ def test_a_named_model_of_the_catalogue_keeps_its_class_token(tmp_path):
     state = formula_weights.state_dict("dino_vits16")
     del state["cls_token"]
     state["pos_embed"] = state["pos_embed"][:, 1:].clone()
-    with pytest.raises(CheckpointError, match="class tokens 0 in the weights, 1 in dino_vits16"):
+    with pytest.raises(CheckpointError, match="CLS tokens 0 in the weights, 1 in dino_vits16"):
         loaded(tmp_path, state, "dino_vits16")
 
 

@@ -211,6 +211,31 @@ def test_the_file_in_the_folder_is_the_same_model(name, made):
     assert again.info.weights_sha256 == model.info.weights_sha256
 
 
+def test_the_architecture_of_the_folder_may_be_named_too(made):
+    """The config's arguments count for its own architecture, and for no other."""
+    _, path, model = made("Prov-GigaPath")
+    named = package.load_model("vit_giant_patch14_dinov2", checkpoint=path, device="cpu")
+    batch = pixels(16, 3, 4)
+    assert (ours(named, batch) == ours(model, batch)).all()
+    assert named.info.name == "vit_giant_patch14_dinov2"
+    with pytest.raises(CheckpointError, match="patch size 16 in the weights, 14 in vit_large_pat"):
+        package.load_model("vit_large_patch14_dinov2", checkpoint=path, device="cpu")
+
+
+def test_a_config_can_name_the_activation_of_a_gate(tmp_path):
+    folder = FOLDERS["Virchow2"]
+    gelu = Folder(folder.architecture, folder.model_args, 5, 4, GATE | {"act_layer": torch.nn.GELU})
+    module = timms(gelu)
+    config = config_of(folder)
+    config["model_args"] |= {"act_layer": "gelu"}
+    path = write(tmp_path / "gelu", module.state_dict(), config)
+    model = package.load_model(checkpoint=path, device="cpu")
+    batch = pixels(14, 4, 4)
+    expected = unfused(module, lambda: module.forward_features(batch))
+    assert np.abs(ours(model, batch) - expected).max() < TOLERANCE
+    assert "mlp_layer SwiGLUPacked with act_layer gelu is assumed" in model.notes[-1]
+
+
 def test_a_gate_that_is_not_recognised_would_be_seen(made):
     """GELU in the gate, which the shapes do not rule out, gives another attention."""
     _, _, model = made("Virchow2")

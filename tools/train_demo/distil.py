@@ -31,7 +31,7 @@ class DinoHead(nn.Module):
 
 
 class Network(nn.Module):
-    """A backbone and what stands on its class token in training."""
+    """A backbone and what stands on its CLS token in training."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Network(nn.Module):
 
 
 class LogitCeiling:
-    """How far the class token's attention logits in the last block rise above a ceiling.
+    """How far the CLS token's attention logits in the last block rise above a ceiling.
 
     Self-distillation is content with a few telling cells of an object, and attention narrows to
     them as training goes on. A ceiling over the logits, as soft-capping sets in language models

@@ -1,6 +1,6 @@
 """Judge how well attention draws an object: the number of the DINO paper's figure 4.
 
-The class token's attention over the patches, renormalised to sum 1, is cut to the fewest highest
+The CLS token's attention over the patches, renormalised to sum 1, is cut to the fewest highest
 cells whose mass reaches 0.6; the cells are enlarged to pixels (nearest) and compared with the
 object's mask by the Jaccard index.
 """
@@ -94,7 +94,7 @@ def tokens_of(model: VisionTransformer, images: np.ndarray) -> torch.Tensor:
 
 
 def logits_of(model: VisionTransformer, images: np.ndarray) -> torch.Tensor:
-    """The class token's attention logits (B, H, N) on scenes (B, h, w, 3) uint8."""
+    """The CLS token's attention logits (B, H, N) on scenes (B, h, w, 3) uint8."""
     return class_logits(model, tokens_of(model, images))
 
 

@@ -54,7 +54,7 @@ def _taught(
 ) -> VisionTransformer:
     """A copy one head of whose last block gives these maps (B, N - 1) of tokens (B, N, width).
 
-    The loss is the cross-entropy of the class token's attention to the patches, under AdamW with
+    The loss is the cross-entropy of the CLS token's attention to the patches, under AdamW with
     a learning rate that falls along half a cosine.
     """
     model = copy.deepcopy(model)

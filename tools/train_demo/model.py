@@ -1,4 +1,4 @@
-"""The demo model's size, its weights file, and the class token's attention in its last block."""
+"""The demo model's size, its weights file, and the CLS token's attention in its last block."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def last_tokens(model: VisionTransformer, images: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def class_logits(model: VisionTransformer, tokens: torch.Tensor) -> torch.Tensor:
-    """The class token's attention logits in the last block, to all tokens: (B, H, N).
+    """The CLS token's attention logits in the last block, to all tokens: (B, H, N).
 
     tokens: as ``last_tokens``, (B, N, width).
     """
@@ -92,7 +92,7 @@ def class_logits(model: VisionTransformer, tokens: torch.Tensor) -> torch.Tensor
 
 
 def class_attention(logits: torch.Tensor, side: int = NATIVE_SIDE) -> torch.Tensor:
-    """What the class token attends to, of its logits: (B, H, gh, gw), patch part, raw.
+    """What the CLS token attends to, of its logits: (B, H, gh, gw), patch part, raw.
 
     side: of the pictures, in pixels.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.cli.commands.figure import INPUTS
-from attnviz.cli.map_names import parse_maps
+from attnviz.cli.map_names import at_places, parse_maps
 from attnviz.cli.panels import (
     IMAGES,
     MODEL,
@@ -19,11 +19,10 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
-from attnviz.cli.signature import with_options
 from attnviz.domain import DEFAULT_MODEL, RelevanceMethod
 from attnviz.domain.comparison import CompareRequest, MapSpec
 from attnviz.domain.drawing import SharedScaleStyle
-from attnviz.domain.forms import INDEX, INDICES, PATH, TEXT, choice, number
+from attnviz.domain.forms import CELLS, INDEX, INDICES, PATH, POINTS, TEXT, choice, number
 from attnviz.domain.kinds import RelevanceRequest
 from attnviz.domain.options import Form, option
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
@@ -54,6 +53,18 @@ class ColumnOptions:
         "such as k-pca, k-norm, k-pca:3; repeatable.",
         name="show",
         show="mean",
+    )
+    cells: tuple[tuple[int, int], ...] = option(
+        (),
+        CELLS,
+        "Of --show patch and cosine: a patch by row and column in the grid, from 0; repeatable.",
+        name="at",
+    )
+    points: tuple[tuple[float, float], ...] = option(
+        (),
+        POINTS,
+        "Of --show patch and cosine: a patch by a pixel of the original image; repeatable.",
+        name="xy",
     )
     layer: int | None = option(
         None,
@@ -128,7 +139,7 @@ def compare(given: Given, inputs: INPUTS) -> int:
         models=_models(given),
         inputs=given.make(InputRequest, inputs=tuple(inputs)),
         output=given.make(OutputRequest),
-        shown=columns.maps,
+        shown=at_places(columns.maps, columns.cells, columns.points),
         layer=columns.layer,
         style=given.make(SharedScaleStyle),
         layers=columns.layers,
@@ -142,8 +153,7 @@ def compare(given: Given, inputs: INPUTS) -> int:
     return report.consume(collect_outputs(request, events(request)))
 
 
-COMMAND = with_options(
-    compare,
+PANELS = (
     Panel(None, ColumnOptions),
     Panel(MODEL.title, RowOptions),
     MODEL.without("model", "checkpoint"),

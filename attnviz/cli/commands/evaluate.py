@@ -15,7 +15,6 @@ import typer
 from attnviz.cli.panels import IMAGES, MODEL, QUIET, Given, Panel, PrintRequest
 from attnviz.cli.report import Report, print_table
 from attnviz.cli.run import model_request
-from attnviz.cli.signature import with_options
 from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.forms import choice
 from attnviz.domain.options import option
@@ -86,14 +85,12 @@ def evaluate(given: Given, images: IMAGES_ARGUMENT, masks: MASKS) -> int:
     return code
 
 
-COMMAND = with_options(
-    evaluate,
+PANELS = (
     Panel(None, EvaluationRequest),
     Panel(None, ScoreOptions),
     MODEL,
     IMAGES,
     QUIET,
-    name="eval",
 )
 
 

@@ -17,7 +17,6 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
-from attnviz.cli.signature import with_options
 from attnviz.domain.drawing import SharedScaleStyle
 from attnviz.domain.evolution import EvolutionRequest
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
@@ -65,8 +64,7 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
     return report.consume(collect_outputs(request, events(request)))
 
 
-COMMAND = with_options(
-    evolve,
+PANELS = (
     Panel(None, EvolutionRequest),
     MODEL.without("checkpoint", "random-weights"),
     IMAGES,

@@ -9,7 +9,6 @@ import typer
 from attnviz.cli.panels import IMAGES, MODEL, QUIET, Given, Panel, PrintRequest
 from attnviz.cli.report import Report
 from attnviz.cli.run import model_request
-from attnviz.cli.signature import with_options
 from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.requests import InputRequest
 
@@ -36,4 +35,9 @@ def explore(given: Given, image: IMAGE) -> int:
     return Report(quiet=printing.quiet).consume(events(request))
 
 
-COMMAND = with_options(explore, Panel(None, ExploreRequest), MODEL, IMAGES, QUIET)
+PANELS = (
+    Panel(None, ExploreRequest),
+    MODEL,
+    IMAGES,
+    QUIET,
+)

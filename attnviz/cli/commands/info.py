@@ -33,17 +33,24 @@ def info(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON record, the command under 'redraw'.")
     ] = False,
+    every_option: Annotated[
+        bool,
+        typer.Option("--all", help="The command with every option, those at their default too."),
+    ] = False,
 ) -> int:
     """How a figure was made, read from the file itself, and the command that draws it again.
 
     The command gives the same bytes with the same versions, started in the folder in which the
-    figure was first drawn: paths are as they were given there.
+    figure was first drawn: paths are as they were given there. Options at their default are left
+    out of it; --all spells them too, for versions whose defaults differ.
 
     Example: attnviz info attnviz-out/photo.heads.png
     """
     record = _record_of(figure)
     # A figure about a whole folder does not hold the names of all its images.
-    command = None if "pictures" in record else redraw_command(record, figure)
+    command = (
+        None if "pictures" in record else redraw_command(record, figure, every_option=every_option)
+    )
     for note in _notes(record):
         typer.echo(f"note: {note}", err=True)
     if as_json:

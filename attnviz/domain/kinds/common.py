@@ -26,8 +26,8 @@ QUERY = partial(
     option,
     Query.CLS,
     choice(Query),
-    "Whose attention: the class token's, or the mean over all patches (also for models without a "
-    "class token).",
+    "Whose attention: the CLS token's, or the mean over all patches (also for models without a "
+    "CLS token).",
 )
 CELLS_OPTION = partial(option, (), CELLS, name="at", show="the centre patch of each quadrant")
 POINTS_OPTION = partial(option, (), POINTS, name="xy")

@@ -35,7 +35,7 @@ class HeadsRequest(CommandRequest):
 
     @property
     def needs_cls(self) -> bool:
-        """Whether only a model with a class token can do it."""
+        """Whether only a model with a CLS token can do it."""
         return self.query is Query.CLS
 
 

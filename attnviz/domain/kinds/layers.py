@@ -31,7 +31,7 @@ class LayersRequest(CommandRequest):
 
     @property
     def needs_cls(self) -> bool:
-        """Whether only a model with a class token can do it."""
+        """Whether only a model with a CLS token can do it."""
         return self.query is Query.CLS
 
 

@@ -50,7 +50,7 @@ class MatrixMaps(Maps):
     patches. Where all blocks are single tokens, n = N.
 
     token_entropy (H, N): of every row, nats. to_cls (H, gh, gw): the attention of every patch to
-    CLS, None without a class token. logit_range (H, 2): the lowest and the highest logit.
+    CLS, None without a CLS token. logit_range (H, 2): the lowest and the highest logit.
     logits, attention (H, N, N): the whole matrices, None where they were not asked for.
     """
 
@@ -95,7 +95,7 @@ class MatrixMaps(Maps):
         return self.tokens - self.grid.height * self.grid.width
 
     def arrays(self) -> Arrays:
-        """Arrays token_entropy (H, N), layer (), heads (H,), with a class token to_cls (H, gh, gw).
+        """Arrays token_entropy (H, N), layer (), heads (H,), with a CLS token to_cls (H, gh, gw).
 
         Also logits, attention (H, N, N) where they are held.
         """

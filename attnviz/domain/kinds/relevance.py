@@ -77,7 +77,8 @@ class RelevanceMaps(Maps):
     relevance (gh, gw) and prefix (P,) float32, in the unit of the method: not negative, except for
     contributions, of which some speak against the target. value: the target itself, a logit or a
     cosine. One of class_index and like says which target it is; probability: softmax of the logits
-    at the class, None without one. heads: over which the mean or the sum is taken.
+    at the class, None for a likeness or a single logit. heads: over which the mean or the sum is
+    taken.
     """
 
     relevance: FloatArray
@@ -126,7 +127,8 @@ class RelevanceMaps(Maps):
         row: dict[str, Any] = {"method": self.method.value}
         if self.like is None:
             row |= {"target": f"class {self.class_index}", "value": self.value}
-            row["probability"] = self.probability
+            if self.probability is not None:
+                row["probability"] = self.probability
         else:
             row |= {"target": f"like {self.like.name}", "value": self.value}
         if self.signed:

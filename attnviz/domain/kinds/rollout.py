@@ -67,7 +67,7 @@ class RolloutRequest(CommandRequest):
 
     @property
     def needs_cls(self) -> bool:
-        """Whether only a model with a class token can do it."""
+        """Whether only a model with a CLS token can do it."""
         return self.query is Query.CLS
 
 

@@ -30,7 +30,7 @@ class ScoreRequest(CommandRequest):
 
     @property
     def needs_cls(self) -> bool:
-        """Whether only a model with a class token can do it."""
+        """Whether only a model with a CLS token can do it."""
         return True
 
 

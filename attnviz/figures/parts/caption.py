@@ -77,7 +77,7 @@ def query_text(query: Query) -> str:
 def prefix_text(prefix: FloatArray, model: ModelInfo) -> str:
     """The mean share of attention on tokens that are not patches: CLS and registers.
 
-    prefix: (..., P) raw weights, the class token (and a distillation token) first.
+    prefix: (..., P) raw weights, the CLS token (and a distillation token) first.
     """
     if not prefix.shape[-1]:
         return ""

@@ -93,6 +93,8 @@ def _draw_bars(page: Page, frame: Frame, bins: _Bins, colours: tuple[str, str]) 
 def _draw_ticks(page: Page, frame: Frame, bins: _Bins, rect: Rect) -> None:
     most = max(5, int(rect.width / 0.7))
     values = _log_ticks(*frame.x, most) if bins.log else ticks(*frame.x, most=most)
+    if len(values) < 2 and not bins.log:
+        values = ticks(*frame.x, most=2 * most)
     labels = [theme.number(value, 1) for value in values] if bins.log else tick_text(values)
     for value, label in zip(values, labels, strict=True):
         x = frame.across(bins.position(value))

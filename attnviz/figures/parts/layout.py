@@ -57,17 +57,20 @@ def shown_aspect(height: float, width: float) -> float:
     return min(max(width / height, 1 / ASPECT_MAX), ASPECT_MAX)
 
 
-def grid_of(count: int, width: float, aspect: float, *, at_least: int = 1) -> Grid:
+def grid_of(
+    count: int, width: float, aspect: float, *, at_least: int = 1, tallest: float = PANEL_MAX
+) -> Grid:
     """Columns and panel size for ``count`` panels across ``width`` inches.
 
     As many columns as remain readable, in even rows: 7 panels become 4 + 3, not 6 + 1. Tall panels
     get more and narrower columns, so that they do not fill the page.
-    at_least: columns of a single row, so that a few panels do not become huge.
+    at_least: columns of a single row, so that a few panels do not become huge. tallest: height of
+    panels in inches.
     """
     narrowest = max(SLOT_MIN, min(FLAT_MIN * aspect, (width - GAP) / 2))
     most = max(1, int((width + GAP) / (narrowest + GAP)))
     tightest = max(most, int((width + GAP) / (SLOT_TIGHT + GAP)))
-    tallest = min(PANEL_MAX, 0.5 * width)
+    limit = min(tallest, 0.5 * width)
     fewest = min(at_least, most) if count <= most else 1
     columns = fewest
     for rows in range(math.ceil(count / most), 0, -1):
@@ -75,10 +78,10 @@ def grid_of(count: int, width: float, aspect: float, *, at_least: int = 1) -> Gr
         if needed > tightest:
             break
         columns = needed
-        if _slot(width, columns) / aspect <= tallest:
+        if _slot(width, columns) / aspect <= limit:
             break
     slot = _slot(width, columns)
-    panel_height = min(slot / aspect, PANEL_MAX)
+    panel_height = min(slot / aspect, tallest)
     panel_width = panel_height * aspect
     return Grid(columns, min(slot, max(panel_width, SLOT_MIN)), panel_width, panel_height)
 

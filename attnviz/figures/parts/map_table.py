@@ -212,6 +212,27 @@ def draw_head_table(
     """
     columns = [Heading((f"Head {head}", str(head)), theme.head_colour(head)) for head in heads]
     content = content_of(attention, sheet.style, shared, marks)
+    cells, per_part, across = _fit_heads(sheet, rows, len(columns), content, aspect, shared)
+    top, ends = sheet.pages[-1].y, []
+    for index, start in enumerate(range(0, len(rows), per_part)):
+        if index:
+            sheet.pages[-1].y = top
+        chosen = slice(start, start + per_part)
+        part = Content(content.panels[chosen], content.texts and content.texts[chosen])
+        draw_table(sheet, rows[chosen], columns, part, cells, MARGIN + index * across)
+        ends.append(sheet.pages[-1].y)
+    sheet.pages[-1].y = ends[0]  # the first part has the most rows
+
+
+def _fit_heads(
+    sheet: Sheet,
+    rows: Sequence[Heading],
+    columns: int,
+    content: Content,
+    aspect: float,
+    shared: Limits | None,
+) -> tuple[Cells, int, float]:
+    """The layout with the largest maps: its cells, rows per part, and inches per part."""
     bar = SHARED_BAR_INCHES if shared else BAR_INCHES
     rest = sheet.limit - sheet.pages[-1].y - _HEADER - bar - 0.1
 
@@ -222,7 +243,7 @@ def draw_head_table(
         cells = fit_grid(
             width,
             rows[:per_part],
-            len(columns),
+            columns,
             aspect,
             rest,
             below=content.texts is not None and not beside,
@@ -235,18 +256,7 @@ def draw_head_table(
     if content.texts:
         options.append(in_parts(1, beside=True))
     fitting = [option for option in options if option[0].whole and option[0].blocks == 1]
-    cells, per_part, across = max(
-        fitting, key=lambda option: option[0].panel_height, default=options[0]
-    )
-    top, ends = sheet.pages[-1].y, []
-    for index, start in enumerate(range(0, len(rows), per_part)):
-        if index:
-            sheet.pages[-1].y = top
-        chosen = slice(start, start + per_part)
-        part = Content(content.panels[chosen], content.texts and content.texts[chosen])
-        draw_table(sheet, rows[chosen], columns, part, cells, MARGIN + index * across)
-        ends.append(sheet.pages[-1].y)
-    sheet.pages[-1].y = ends[0]  # the first part has the most rows
+    return max(fitting, key=lambda option: option[0].panel_height, default=options[0])
 
 
 def _indent(heading: Heading) -> float:

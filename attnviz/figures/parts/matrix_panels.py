@@ -99,7 +99,7 @@ def draw_border(page: Page, box: Rect) -> None:
 
 
 def _cls_lines(page: Page, axis: TokenAxis, box: Rect) -> None:
-    """Thin lines between the class token and the other prefix tokens."""
+    """Thin lines between the CLS token and the other prefix tokens."""
     if axis.has_cls and axis.prefix > 1:
         at = axis.position(1)
         page.stroke([[box.left, box.top + at], [box.right, box.top + at]], theme.INK, 0.4)

@@ -11,7 +11,7 @@ import numpy as np
 from attnviz.domain import Interpolation, Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar
-from attnviz.figures.parts.layout import GAP, MARGIN, Rect, grid_of, shown_aspect
+from attnviz.figures.parts.layout import GAP, MARGIN, PANEL_MAX, Rect, grid_of, shown_aspect
 from attnviz.figures.parts.overlay import colour, dimmed, enlarge, model_view, overlay
 from attnviz.figures.parts.scale import Limits, own_limits
 
@@ -39,11 +39,12 @@ class Edges(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A number beside the point (x, y) of a panel, in panel coordinates, 0..1."""
+    """A number beside a cell, whose upper right corner is (x, y), in panel coordinates, 0..1."""
 
     x: float
     y: float
     text: str
+    cell_height: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,19 @@ def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray
     return dimmed(model_view(image, size), kept)
 
 
-def panel_rows(sheet: Sheet, panels: Sequence[Panel], aspect: float, *, at_least: int = 1) -> None:
-    """Panels side by side in as many rows as needed; every panel has the image's shape."""
-    grid = grid_of(len(panels), sheet.width, aspect, at_least=at_least)
+def panel_rows(
+    sheet: Sheet,
+    panels: Sequence[Panel],
+    aspect: float,
+    *,
+    at_least: int = 1,
+    tallest: float = PANEL_MAX,
+) -> None:
+    """Panels side by side in as many rows as needed; every panel has the image's shape.
+
+    at_least, tallest: see ``grid_of``.
+    """
+    grid = grid_of(len(panels), sheet.width, aspect, at_least=at_least, tallest=tallest)
     rank = _title_rank(panels, grid.slot)
     for start in range(0, len(panels), grid.columns):
         row = panels[start : start + grid.columns]
@@ -229,12 +240,13 @@ def _text_inside(page: Page, wordings: tuple[str, ...], box: Rect) -> None:
 
 
 def _tag(page: Page, tag: Tag, box: Rect, others: Sequence[Rect]) -> Rect:
-    """A number on a dark plate near its point, inside the panel and clear of the other plates."""
+    """A number on a dark plate near its cell, inside the panel and clear of the other plates."""
     width, height, gap = theme.text_width(tag.text) + 0.05, 0.115, 0.03
     x, y = box.left + tag.x * box.width, box.top + tag.y * box.height
-    # Above and to the right of the point if that is inside, further away where others are.
+    below = y + tag.cell_height * box.height
+    # Above and to the right of the cell if that is inside, further away where others are.
     lefts = [x + gap, x - gap - width, x + 2 * gap + width, x - 2 * (gap + width)]
-    tops = [y - gap - height, y + gap, y + 2 * gap + height, y - 2 * (gap + height)]
+    tops = [y - gap - height, below + gap, below + 2 * gap + height, y - 2 * (gap + height)]
     corners = [(left, top) for top in tops for left in lefts]
     clamped = [
         (max(box.left, min(left, box.right - width)), max(box.top, min(top, box.bottom - height)))

@@ -146,24 +146,11 @@ def curve_lines(
     The axis is from zero to the highest value; with ``bound``, an upper limit and its label, from
     the lowest value to that limit, which is drawn as a dashed line.
     """
-    low = float(values.min()) if bound else 0.0
-    high = bound[0] if bound else float(values.max())
-    step = _step(min(low, high), high, 6)
-    low = math.floor(low / step) * step if bound else 0.0
-    high = high if bound else math.ceil(high / step - 1e-9) * step
-    if high <= low:
-        high = low + step
     first, last = float(min(positions)), float(max(positions))
     pad = 0.5 if last == first else 0.02 * (last - first)
-    frame = framed(page, rect, (first - pad, last + pad), (low, high), heading)
-    widest = max(0.25, theme.text_width(str(int(last))) + 0.1)
-    for tick in _position_ticks(frame, positions, rect.width, widest):
-        if tick == int(tick):
-            x = frame.across(tick)
-            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
-            label = str(int(tick))
-            centre = min(x, rect.right - theme.text_width(label) / 2)
-            page.text(centre, frame.box.bottom + 0.135, label, align="center")
+    y = _value_range(values, bound[0] if bound else None)
+    frame = framed(page, rect, (first - pad, last + pad), y, heading)
+    _draw_position_ticks(page, frame, positions, rect)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     x_values = [float(positions[i]) for i in order]
     if bound:
@@ -176,6 +163,18 @@ def curve_lines(
         _line(page, frame, x_values, values[order].mean(axis=1), theme.INK, 1.9)
 
 
+def _value_range(values: FloatArray, bound: float | None) -> tuple[float, float]:
+    """Round numbers from zero to the highest value, or from the lowest value to a bound."""
+    low = 0.0 if bound is None else float(values.min())
+    high = float(values.max()) if bound is None else bound
+    step = _step(min(low, high), high, 6)
+    if bound is None:
+        high = math.ceil(high / step - 1e-9) * step
+    else:
+        low = math.floor(low / step) * step
+    return low, high if high > low else low + step
+
+
 def _step(low: float, high: float, most: int) -> float:
     """The step between round numbers from low to high: about ``most`` of them, at least two."""
     for count in (most, 2 * most, 4 * most):
@@ -183,6 +182,16 @@ def _step(low: float, high: float, most: int) -> float:
         if len(values) > 1:
             return values[1] - values[0]
     return (high - low) or abs(high) or 1.0
+
+
+def _draw_position_ticks(page: Page, frame: Frame, positions: Sequence[int], rect: Rect) -> None:
+    widest = max(0.25, theme.text_width(str(max(positions))) + 0.1)
+    for tick in _position_ticks(frame, positions, rect.width, widest):
+        if tick == int(tick):
+            x, label = frame.across(tick), str(int(tick))
+            page.stroke([[x, frame.box.bottom], [x, frame.box.bottom + 0.025]], theme.INK, 0.7)
+            centre = min(x, rect.right - theme.text_width(label) / 2)
+            page.text(centre, frame.box.bottom + 0.135, label, align="center")
 
 
 def _position_ticks(

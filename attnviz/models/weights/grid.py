@@ -38,7 +38,7 @@ def grid_of_positions(
 ) -> Grid:
     """The grid of a position embedding (1, tokens, width).
 
-    ``grids`` are candidates, the most trusted first. A class token has a position of its own unless
+    ``grids`` are candidates, the most trusted first. A CLS token has a position of its own unless
     a candidate says otherwise; with ``registers`` either is usual.
 
     Raises:

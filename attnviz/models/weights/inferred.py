@@ -78,7 +78,7 @@ class InferredConfig:
     """The sizes and parts of a network. None: the file does not say.
 
     grid: rows and columns of the stored positions, None when there are none (rotary);
-    ``grid_assumed``: nothing but their number spoke for it, and a square was assumed.
+    ``grid_assumed``: only their number is known, and a square was assumed.
     positions_prefix: how many prefix tokens have a position of their own. mlp_hidden: the width
     between the two layers of the MLP; gated_mlp: SwiGLU, its gate in the first layer too or, with
     separate_gate, in one of its own. qkv_bias: whether query, key or value have a

@@ -1,7 +1,7 @@
 """Original layouts in timm's naming: DINO, DINOv2, DINOv3, torchvision, open_clip, timm itself.
 
 Values are not changed and nothing is resized. Two things are joined, because timm stores them
-joined: the class token of a DINOv2 model with registers and its position; and, in DINOv3, the bias
+joined: the CLS token of a DINOv2 model with registers and its position; and, in DINOv3, the bias
 of query, key and value with the mask that Meta's code multiplies it with.
 """
 
@@ -92,7 +92,7 @@ def from_dinov2(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def join_class_position(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The class token plus its position, and positions of patches only (timm's register models)."""
+    """The CLS token plus its position, and positions of patches only (timm's register models)."""
     out = dict(tensors)
     if "cls_token" in out and "pos_embed" in out:
         positions = out["pos_embed"]

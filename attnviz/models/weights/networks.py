@@ -1,8 +1,8 @@
-"""Finding the one network to show in what a checkpoint holds.
+"""Choosing the network to show among those in a checkpoint.
 
 Training files nest: {"teacher": {"module.backbone.patch_embed.proj.weight": ...}, "student": ...}.
-Dict keys and the parts of a tensor's name are treated alike, as one dotted path; a network is where
-a patch embedding hangs, and the path above it is its root.
+Dict keys and the parts of a tensor's name are treated alike, as one dotted path; every patch
+embedding belongs to a network, and the path above it is the root of that network.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SHOWN = 8
 class Network:
     """The tensors of one network, without its root.
 
-    ``key`` is what singled it out, or None. ``beside``: what is outside the root of the only
+    ``key`` is what distinguished it, or None. ``beside``: tensors outside the root of the only
     network, such as a classifier.
     """
 
@@ -69,7 +69,7 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     """The network under ``key``, or else the teacher, the averaged one, or the only one.
 
     Raises:
-        CheckpointError: No Vision Transformer in it, no such key, or several to choose from.
+        CheckpointError: No known layout, no such key, or several networks to choose from.
     """
     tensors = {_INSERTED.sub("", name): tensor for name, tensor in _flatten(content)}
     if not tensors:
@@ -87,11 +87,11 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     if key is not None:
         chosen = [root for root in roots if _has_key(root, key)]
         if not chosen:
-            there = _choices(content, roots)
+            available = _choices(content, roots)
             raise CheckpointError(
-                f"{path} has no network under {key!r}{_list('keys', there)}",
+                f"{path} has no network under {key!r}{_list('keys', available)}",
                 "name one of these with --checkpoint-key"
-                if there
+                if available
                 else "it holds one network on its top level: leave --checkpoint-key out",
             )
     else:
@@ -114,7 +114,7 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     beside: dict[str, Tensor] = {}
     if len(roots) == 1:
         beside = {name: value for name, value in tensors.items() if not name.startswith(root)}
-    return Network(own, key if key is not None else _what_singled_out(root, content), beside)
+    return Network(own, key if key is not None else _distinguishing_key(root, content), beside)
 
 
 def _flatten(content: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -132,18 +132,18 @@ def _has_key(root: str, key: str) -> bool:
 
 
 def preferred(roots: list[str]) -> list[str]:
-    """The roots of the averaged network, or else all that are no student's."""
+    """The roots of the averaged network, or else all that are not a student's."""
     for role in (*ROLES, None):
         if role is None:
-            found = [root for root in roots if not STUDENTS.intersection(root.split("."))]
+            matching = [root for root in roots if not STUDENTS.intersection(root.split("."))]
         else:
-            found = [root for root in roots if role.intersection(root.split("."))]
-        if found:
-            return found
+            matching = [root for root in roots if role.intersection(root.split("."))]
+        if matching:
+            return matching
     return roots
 
 
-def _what_singled_out(root: str, content: Mapping[str, Any]) -> str | None:
+def _distinguishing_key(root: str, content: Mapping[str, Any]) -> str | None:
     parts = root.split(".")[:-1]
     for words in (*ROLES, STUDENTS):
         for part in parts:

@@ -76,8 +76,7 @@ def test_a_row_that_needs_its_maximum_taken_out_is_made_again(logit, monkeypatch
 def test_entropy_is_exact_with_and_without_the_shift(spread):
     call = random_call(spread)
     stats = MatrixStats(LAYOUT, 3, EVERYTHING, call.query.device)
-    for block in row_blocks(call, logits=True):
-        stats.add(block)
+    stats.read(call)
     expected = entropy(exact(call).numpy())
     assert abs(stats.entropy.numpy() - expected).max() < 2e-4
 
@@ -87,8 +86,7 @@ def test_entropy_of_rows_with_hidden_tokens():
     hidden[:, 30:] = False
     call = random_call(1, mask=hidden)
     stats = MatrixStats(LAYOUT, 3, EVERYTHING, call.query.device)
-    for block in row_blocks(call, logits=True):
-        stats.add(block)
+    stats.read(call)
     logits = call.query[0].double() @ call.key[0, :, :30].double().transpose(-2, -1) * call.scale
     expected = entropy(logits.softmax(dim=-1).numpy())
     assert abs(stats.entropy.numpy() - expected).max() < 1e-5
@@ -99,8 +97,7 @@ def test_the_same_call_gives_the_same_bits():
     runs = []
     for _ in range(5):
         stats = MatrixStats(LAYOUT, 3, EVERYTHING, call.query.device)
-        for block in row_blocks(call, logits=True):
-            stats.add(block)
+        stats.read(call)
         runs.append((stats.mean_row, stats.distance, stats.entropy))
     for run in runs[1:]:
         assert all(torch.equal(ours, first) for ours, first in zip(run, runs[0], strict=True))

@@ -90,7 +90,7 @@ def test_the_mean_query_of_a_model_without_a_class_token():
     maps = heads_maps(backbone, batch, HeadsRequest(layer=1, query=Query.MEAN))[0]
     expected = dense[1, 0, :, 1:].mean(dim=1)
     assert torch.allclose(torch.from_numpy(maps.attention).flatten(1), expected[:, 1:], atol=1e-6)
-    with pytest.raises(UnsupportedModelError, match="no class token"):
+    with pytest.raises(UnsupportedModelError, match="no CLS token"):
         heads_maps(backbone, batch, HeadsRequest())
 
 

@@ -7,6 +7,7 @@ needs a value (``.item()``, a tensor in an ``if``), ``_Values`` answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,7 @@ from attnviz.domain import (
     Size,
 )
 from attnviz.domain.kinds import (
+    KINDS,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
@@ -53,7 +55,7 @@ from attnviz.models.precision import cast
 from tests.helpers.planted import backbone_of, tiny_vit
 
 IMAGES = 2
-GEOMETRY = FitGeometry(Size(24, 40), Size(24, 40), 8, Box(0, 0, 40, 24))
+GEOMETRY = FitGeometry(Size(24, 40), Size(24, 40), 8, Box(0, 0, 24, 40))
 PICTURE = FigureImage(np.zeros((24, 40, 3), np.uint8), GEOMETRY, "second.png")
 LIKE = Path("second.png")
 PAPER = RolloutOptions(discard_ratio=0)
@@ -112,7 +114,7 @@ class _Values(TorchDispatchMode):
 
 
 @pytest.fixture(autouse=True)
-def _device_without_a_driver(monkeypatch) -> None:
+def _device_without_a_driver(monkeypatch) -> Iterator[None]:
     """Arrays of fake tensors on the CPU alone; gradients on the device of what they are of.
 
     Autograd's engine asks the driver for the device. A backward pass runs where its forward pass
@@ -140,6 +142,9 @@ def _device_without_a_driver(monkeypatch) -> None:
     # Autocast is left off, with a warning, where there is no driver.
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    distance_table.cache_clear()  # a fake table must not be left for other tests
+    yield
+    distance_table.cache_clear()
 
 
 MODE = FakeTensorMode(allow_non_fake_inputs=True)
@@ -186,6 +191,12 @@ def computed(model, request):
         if isinstance(request, RelevanceRequest) and request.like is not None:
             reference = reference_of(model, batch[:1], PICTURE)
         return compute(model, batch, [GEOMETRY] * IMAGES, request, reference)
+
+
+def test_every_kind_is_here():
+    assert {type(request) for request in REQUESTS.values()} == {
+        kind.request for kind in KINDS.values()
+    }
 
 
 @pytest.mark.parametrize("name", list(REQUESTS))

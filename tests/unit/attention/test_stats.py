@@ -10,7 +10,6 @@ import torch
 
 from attnviz.attention import select
 from attnviz.attention.arrays import TokenLayout
-from attnviz.attention.blocks import row_blocks
 from attnviz.attention.select import kth_smallest
 from attnviz.attention.stats import MatrixStats, StatsOptions
 from attnviz.domain import Size
@@ -24,8 +23,7 @@ def stats_of(matrices, prefix, grid, patch=8):
     call = planted_call(matrices)
     layout, heads = TokenLayout(prefix, grid, patch), call.query.shape[1]
     stats = MatrixStats(layout, heads, EVERYTHING, call.query.device)
-    for block in row_blocks(call, logits=True):
-        stats.add(block)
+    stats.read(call)
     return stats
 
 
@@ -113,9 +111,11 @@ def test_a_statistic_that_the_options_exclude_is_refused(name):
         getattr(stats, name)
 
 
-def test_entropy_needs_logits():
-    call = planted_call(np.full((4, 4), 0.25))
-    layout = TokenLayout(1, Size(1, 3), 8)
-    stats = MatrixStats(layout, 1, StatsOptions(entropy=True), torch.device("cpu"))
-    with pytest.raises(ValueError, match="blocks with logits"):
-        stats.add(next(row_blocks(call)))
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_kth_smallest_is_the_same_with_any_number_of_threads(threads, monkeypatch):
+    monkeypatch.setattr(select, "SMALL", 100)
+    monkeypatch.setattr(select, "CHUNK", 1000)
+    monkeypatch.setattr(select, "THREAD_VALUES", 10_000)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    values = np.random.default_rng(0).random((190, 191)).astype(np.float32)
+    assert kth_smallest(torch.from_numpy(values), 30_000) == np.sort(values.ravel())[29_999]

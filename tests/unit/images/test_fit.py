@@ -9,7 +9,8 @@ from PIL import Image
 from attnviz.domain import Box, Fit, Size
 from attnviz.domain.requests import SizeRequest
 from attnviz.errors import UsageError
-from attnviz.images.fit import check_size, plan_fit, prepare
+from attnviz.images.fit import plan_fit, prepare
+from attnviz.images.sizes import check_size
 from tests.helpers.pictures import GREY, RED, model_info, rgb_image, scene
 
 NATIVE = Size(224, 224)

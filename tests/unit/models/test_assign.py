@@ -87,7 +87,7 @@ def test_registers_and_the_class_position_go_where_timm_has_them(tmp_path):
     module = dinov2(checkpoint)
     load_strictly(module, checkpoint)
 
-    # By hand: class token with its position, registers without, patches with theirs.
+    # By hand: CLS token with its position, registers without, patches with theirs.
     image = pixels(32, 32)
     patches = torch.nn.functional.conv2d(
         image, tensors["patch_embed.proj.weight"], tensors["patch_embed.proj.bias"], stride=8

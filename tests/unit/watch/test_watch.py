@@ -249,13 +249,13 @@ def test_a_failure_is_told_once_and_training_goes_on(picture, tmp_path, caplog):
         assert [watch(nn.Linear(2, 2), step) for step in (0, 500, 1000)] == [(), (), ()]
     (told,) = caplog.records
     assert told.getMessage() == (
-        "attention was not drawn at step 0: there is no Vision Transformer in Linear"
+        "attention was not drawn at step 0: Linear has no known layout of a Vision Transformer"
     )
 
 
 def test_strict_raises(picture, tmp_path):
     watch = attnviz.Watch(picture, out=tmp_path, strict=True, **QUICK)
-    with pytest.raises(UsageError, match="no Vision Transformer in Linear"):
+    with pytest.raises(UsageError, match="no known layout of a Vision Transformer"):
         watch(nn.Linear(2, 2), 0)
 
 

@@ -16,12 +16,12 @@ def test_columns_of_a_page_are_even(count, columns):
     assert grid_of(count, 6.94, 1.5).columns == columns
 
 
-def test_wide_pictures_get_fewer_columns():
+def test_wide_images_get_fewer_columns():
     assert grid_of(6, 6.94, 4.0).columns == 3
     assert grid_of(6, 6.94, 4.0).panel_height >= 0.5
 
 
-def test_tall_pictures_get_narrow_panels_rather_than_a_long_page():
+def test_tall_images_get_narrow_panels_rather_than_a_long_page():
     assert grid_of(4, 3.29, 2 / 3).columns == 4
     assert grid_of(4, 3.29, 1.5).columns == 2
 

@@ -32,7 +32,7 @@ def test_five_cells_to_twelve_pixels_is_symmetric():
 
 @settings(deadline=None, max_examples=60)
 @given(*[st.integers(1, 9)] * 2, *[st.integers(1, 40)] * 2, st.sampled_from([*Interpolation]))
-def test_a_mirrored_map_gives_the_mirrored_picture(high, wide, height, width, how):
+def test_a_mirrored_map_gives_the_mirrored_image(high, wide, height, width, how):
     for cells, pixels in ((high, height), (wide, width)):
         # Nearest has to decide for one side where a pixel's centre lies on a border of cells.
         on_border = [(2 * i + 1) * cells % (2 * pixels) == 0 for i in range(pixels)]

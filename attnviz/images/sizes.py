@@ -1,0 +1,53 @@
+"""Sizes of model inputs, checked before there is an image. No PIL."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attnviz.domain import Fit, Size
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.domain.requests import SizeRequest
+
+
+def check_size(patch: int, size: SizeRequest, fit: Fit) -> None:
+    """Raise UsageError for a size that no image can be given. Needs no image."""
+    size = as_size(size)
+    if size is None or size == "original":
+        return
+    sides = Size(size, size) if isinstance(size, int) else size
+    for side in sides:
+        if side < patch:
+            raise UsageError(
+                f"size {side} is smaller than one patch of {patch} pixels",
+                f"give at least --size {patch}",
+            )
+        if fit is not Fit.ASPECT and side % patch:
+            below = side // patch * patch
+            raise UsageError(
+                f"size {side} is not a multiple of the patch size {patch}, which --fit {fit} needs",
+                f"the nearest are {below} and {below + patch}",
+            )
+
+
+def as_size(size: object) -> SizeRequest:
+    """The size as the other functions take it: any pair of whole numbers is height and width.
+
+    Raises:
+        UsageError: Not a size.
+    """
+    if size is None or size == "original":
+        return None if size is None else "original"
+    try:
+        if isinstance(size, Sequence) and not isinstance(size, str):
+            height, width = map(operator.index, size)
+            return Size(height, width)
+        return operator.index(size)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"size {size!r} is not a size",
+            'give the shorter side, (height, width), "original", or None for the native size',
+        ) from None
