@@ -46,7 +46,7 @@ def measure(picture: Path, rounds: int) -> float:
 
 def report(plan: Plan) -> str:
     """One sentence."""
-    seconds = measure(plan.picture, 3 if plan.quick else 9)
+    seconds = measure(plan.image, 3 if plan.quick else 9)
     return (
         f"One `heads` figure (8 panels), drawn and written as PNG at 150 dpi in a warm process: "
         f"{seconds:.2f} s."

@@ -51,8 +51,8 @@ def photographs(source: Path, folder: Path, count: int) -> None:
 
 def report(plan: Plan) -> str:
     """One sentence."""
-    count, rounds = (20, 1) if plan.quick else (200, 2)
-    seconds, ratio = measure(plan.picture.parent, count, rounds)
+    count, rounds = (20, 1) if plan.quick else (80, 2)
+    seconds, ratio = measure(plan.image.parent, count, rounds)
     return (
         f"The command `heads` on a folder of {count} photographs of 640 x 480, whole process: "
         f"{ratio:.2f} times start-up and as many plain passes ({seconds:.0f} s; {rounds} rounds)."

@@ -1,6 +1,6 @@
-"""Time of every command's maps against timm's plain forward pass: same model, input and process.
+"""Time of each command's maps relative to timm's plain forward pass: same model, input and process.
 
-Beside ours: what people do elsewhere. ``get_last_selfattention`` is DINO's way, without a fused
+For comparison, what other code does. ``get_last_selfattention`` is DINO's way, without a fused
 kernel up to the last layer's matrix; ``hooks`` keep the unfused matrices of all layers;
 ``vit-explain style`` is rollout by N x N products with torch.topk on them; ``transformers eager``
 is output_attentions=True of the same architecture.
@@ -45,6 +45,10 @@ COMMANDS: dict[str, CommandRequest] = {
 }
 
 
+AGAIN = "plain forward pass, again"
+"""The same work a second time in each round: what its ratio differs from 1 by is noise."""
+
+
 def random_batch(side: int, device: torch.device, count: int = 1) -> torch.Tensor:
     """Noise of a fixed seed: (count, 3, side, side)."""
     generator = torch.Generator().manual_seed(0)
@@ -52,7 +56,7 @@ def random_batch(side: int, device: torch.device, count: int = 1) -> torch.Tenso
 
 
 def geometry_of(side: int, patch: int) -> FitGeometry:
-    """A square picture that is its own model input."""
+    """A square image that is its own model input."""
     size = Size(side, side)
     return FitGeometry(size, size, patch, Box(0, 0, side, side))
 
@@ -77,33 +81,33 @@ def plain_work(model: Backbone, batch: torch.Tensor) -> Work:
 
 def last_matrix(model: Backbone, batch: torch.Tensor) -> torch.Tensor:
     """The last layer's matrix with unfused attention everywhere; nothing runs after it."""
-    found: list[torch.Tensor] = []
+    matrices: list[torch.Tensor] = []
 
-    class FoundImages(Exception):  # noqa: N818 - a signal, not an error
+    class Stop(Exception):  # noqa: N818 - a signal, not an error
         pass
 
     def stop(_module: object, _inputs: object, out: torch.Tensor) -> None:
-        found.append(out)
-        raise FoundImages
+        matrices.append(out)
+        raise Stop
 
     with unfused(model), torch.inference_mode():
         attention: Any = model.blocks[-1].attn
         handle = attention.attn_drop.register_forward_hook(stop)
         try:
             model.run(batch)
-        except FoundImages:
+        except Stop:
             pass
         finally:
             handle.remove()
-    return found[0]
+    return matrices[0]
 
 
 def all_matrices(model: Backbone, batch: torch.Tensor) -> list[torch.Tensor]:
-    """The matrices of all layers by hooks on unfused attention, as most scripts take them."""
-    found: list[torch.Tensor] = []
+    """The matrices of all layers by hooks on unfused attention, as most scripts do it."""
+    matrices: list[torch.Tensor] = []
     modules: list[Any] = [block.attn for block in model.blocks]
     handles = [
-        module.attn_drop.register_forward_hook(lambda _m, _i, out: found.append(out))
+        module.attn_drop.register_forward_hook(lambda _m, _i, out: matrices.append(out))
         for module in modules
     ]
     try:
@@ -112,7 +116,7 @@ def all_matrices(model: Backbone, batch: torch.Tensor) -> list[torch.Tensor]:
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return matrices
 
 
 @contextmanager
@@ -167,18 +171,18 @@ def eager_work(side: int) -> Callable[[], object]:
 
 def measure(side: int, rounds: int) -> tuple[float, dict[str, float]]:
     """Median seconds of the plain pass at a size, and our ratios to it (ViT-S/8, batch 1)."""
-    model = load_backbone(ModelRequest(name="dino_vits8", random_weights=True))
+    model = load_backbone(ModelRequest(name="dino_vits8", random_weights=True, device="cpu"))
     batch = random_batch(side, model.device)
-    works: dict[str, Work] = {"plain": plain_work(model, batch)}
+    works: dict[str, Work] = {"plain": plain_work(model, batch), AGAIN: plain_work(model, batch)}
     works |= {name: command_work(model, batch, command) for name, command in COMMANDS.items()}
     seconds = interleaved(works, rounds)
     return float(np.median(seconds["plain"])), ratios(seconds, "plain")
 
 
 def measure_others(side: int) -> dict[str, float]:
-    """The ratios to the plain pass of what others do; what the memory does not hold is left out.
+    """Ratios to the plain pass of other code; what does not fit into memory is left out.
 
-    Where one takes half a minute it runs once, cold: seconds of warming up do not show in it.
+    At large sizes each runs once without warming up, which takes half a minute.
     """
     model = load_backbone(ModelRequest(name="dino_vits8", random_weights=True, device="cpu"))
     batch = random_batch(side, model.device)
@@ -200,16 +204,17 @@ def report(plan: Plan) -> str:
     """The table of times."""
     ours = {side: measure(side, plan.rounds(side)) for side in plan.sides}
     rows = {"plain forward pass": [f"{ours[side][0]:.2f} s" for side in plan.sides]}
-    rows |= {name: [f"{ours[side][1][name]:.2f}" for side in plan.sides] for name in COMMANDS}
+    names = (AGAIN, *COMMANDS)
+    rows |= {name: [f"{ours[side][1][name]:.2f}" for side in plan.sides] for name in names}
     if not plan.quick:
         others = {side: measure_others(side) for side in plan.sides}
-        names = dict.fromkeys(name for found in others.values() for name in found)
+        others_names = dict.fromkeys(name for result in others.values() for name in result)
         rows |= {
             name: [
                 f"{others[side][name]:.2f}" if name in others[side] else "no memory"
                 for side in plan.sides
             ]
-            for name in names
+            for name in others_names
             if name != "plain"
         }
-    return table("time / plain", plan.sides, rows)
+    return table("time / plain", [f"{side} px" for side in plan.sides], rows)

@@ -129,7 +129,7 @@ def process(*arguments: object) -> Work:
 
 def report(plan: Plan) -> str:
     """A sentence on each."""
-    heads = measure_heads(plan.picture, 1 if plan.quick else 5)
+    heads = measure_heads(plan.image, 1 if plan.quick else 5)
     helps = [measure_help(3 if plan.quick else 9, *command) for command in ((), ("heads",))]
     return (
         f"The command `heads` on one image, whole process: {heads.ratio:.2f} times a process that "

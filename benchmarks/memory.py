@@ -39,7 +39,7 @@ def report(plan: Plan) -> str:
             f"{extra / 1e6:+.0f} MB ({100 * extra / plain[side]:+.0f} %)"
             for extra, side in zip(more, plan.sides, strict=True)
         ]
-    text = table("peak memory above plain", plan.sides, rows)
+    text = table("peak memory above plain", [f"{side} px" for side in plan.sides], rows)
     if plan.quick:
         return text
     lines = [

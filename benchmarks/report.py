@@ -1,4 +1,4 @@
-"""What a part of the benchmarks is asked for, and its numbers as Markdown."""
+"""What the parts of the benchmarks measure, and their numbers as Markdown."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-BEGIN = "<!-- measured: begin -->"
-END = "<!-- measured: end -->"
+MAIN = "measured"
+BATCHES = "measured on a device"
+"""The blocks of a page that a run writes, by the name in their markers."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure: input sides in pixels, the picture, and whether to be brief."""
+    """How much to measure: input sides in pixels, the image, and whether to be brief.
+
+    The part ``batches`` alone runs on ``device``, for every batch size and number type.
+    """
 
     sides: tuple[int, ...]
-    picture: Path
+    image: Path
     quick: bool
+    device: str = "cpu"
+    batches: tuple[int, ...] = (1,)
+    precisions: tuple[str, ...] = ("float32",)
 
     def rounds(self, side: int) -> int:
         """Timed rounds at a size: fewer where one takes long."""
@@ -25,30 +32,27 @@ class Plan:
         return 3 if self.quick else most
 
 
-def table(title: str, sides: Sequence[int], rows: Mapping[str, Sequence[str]]) -> str:
-    """A Markdown table with one column a size."""
-    lines = [
-        f"| {title} | " + " | ".join(f"{side} px" for side in sides) + " |",
-        "| --- |" + " ---: |" * len(sides),
-    ]
+def table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
+    """A Markdown table; rows by their name."""
+    lines = [f"| {title} | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
     lines += [f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows.items()]
     return "\n".join(lines)
 
 
 def load() -> str:
-    """How many processes wanted a core over the last minute, where the system tells."""
+    """The load average of the last minute, where the system has one."""
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
-def write_between_markers(page: Path, text: str) -> None:
-    """Put ``text`` in place of what a page has between its two markers.
+def write_block(page: Path, block: str, text: str) -> None:
+    """Replace the text between the markers of a block of a page.
 
     Raises:
-        ValueError: The page has not both markers, in order.
+        ValueError: The page does not have both markers, in order.
     """
-    whole = page.read_text(encoding="utf-8")
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = f"<!-- {block}: begin -->", f"<!-- {block}: end -->"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(first)
+    _, end, after = rest.partition(last)
     if not (begin and end):
-        raise ValueError(f"{page} has no {BEGIN} ... {END}")
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        raise ValueError(f"{page} has no {first} ... {last}")
+    page.write_text(f"{before}{first}\n{text}\n{last}{after}", encoding="utf-8")

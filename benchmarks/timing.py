@@ -1,4 +1,4 @@
-"""Interleaved timing: on a shared machine only ratios of neighbours in time mean something."""
+"""Interleaved timing: on a shared machine only ratios of times close together mean anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Work = Callable[[], object]
 def interleaved(
     works: Mapping[str, Work], rounds: int, *, warm_up: bool = True
 ) -> dict[str, list[float]]:
-    """Seconds of each piece of work, run in turn ``rounds`` times, after a round to warm up."""
+    """Seconds of each work, run in turn ``rounds`` times after a warm-up round."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(rounds + warm_up):
         for name, work in works.items():
@@ -24,7 +24,7 @@ def interleaved(
 
 
 def ratios(seconds: Mapping[str, list[float]], base: str) -> dict[str, float]:
-    """Median over the rounds of each one's time divided by the base's in the same round."""
+    """Median over rounds of each time divided by that of ``base`` in the same round."""
     return {
         name: statistics.median(
             own / plain for own, plain in zip(times, seconds[base], strict=True)

@@ -33,8 +33,8 @@ def matrix_rows(call: AttentionCall) -> Iterator[MatrixRows]:
         AttentionError: A row is broken, or attention times V is not the model's own output.
     """
     tokens = call.query.shape[-2]
-    query = packed(call.query[0]) * call.scale  # H, N, d
-    key = packed_transposed(call.key[0])  # H, d, N
+    query = packed(call.query[0])  # H, N, d
+    key = packed_transposed(call.key[0], call.scale)  # H, d, N
     call.rows(spread_rows(call))
     count = rows_per_block(call)
     for start in range(0, tokens, count):
