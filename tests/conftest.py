@@ -59,7 +59,7 @@ def light_server() -> Iterator[WarmServer]:
     """Starts processes that have imported the command line, and nothing heavy."""
     if not hasattr(os, "fork"):
         pytest.skip("needs fork")
-    server = WarmServer("import attnviz.__main__, attnviz.cli.app")
+    server = WarmServer("import attnviz.__main__, attnviz.cli.app, typer.rich_utils")
     yield server
     server.close()
 

@@ -19,8 +19,8 @@ from attnviz.attention.caches import cpu_caches
 from attnviz.attention.capture import AttentionCall, add_mask, broken_row, check_output
 
 CPU_BLOCK_ROWS = 160
-"""Rows of every head in a block on a CPU, at most: more make products no faster, 192 or more make
-them slower by a third with AVX-512."""
+"""Rows of every head in a block on a CPU, at most: more make products no faster, and with AVX-512
+192 or more make them a third slower."""
 
 CPU_LEAST_ROWS = 32
 """Rows of every head in a block on a CPU, at least: with fewer, products are slow in any cache."""

@@ -76,7 +76,7 @@ class ModelRequest:
     name: str | None = option(
         None,
         TEXT,
-        "A name from 'attnviz models', or any plain ViT of timm.",
+        "A name from 'attnviz models', any plain ViT of timm, or ORG/NAME of the hub.",
         name="model",
         metavar="NAME",
         show=f"{DEFAULT_MODEL}, or what the checkpoint is",
@@ -97,7 +97,8 @@ class ModelRequest:
     args: dict[str, int] = option(
         {},
         MODEL_ARGS,
-        "Sizes of your own model (depth, width, heads, patch, registers): depth=6,heads=3.",
+        "Sizes of your own model (depth, width, heads, patch, registers, img-height, img-width): "
+        "depth=6,heads=3.",
         name="model-arg",
     )
     random_weights: bool = switch("Draw an untrained model; its figures say so.")

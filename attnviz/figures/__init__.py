@@ -55,13 +55,13 @@ def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tup
 
 
 def draw_distributions(
-    spreads: Mapping[str, Mapping[tuple[int, int], FloatArray]],
+    distributions: Mapping[str, Mapping[tuple[int, int], FloatArray]],
     images: int,
     limit: float | None,
     model: ModelInfo,
     style: DrawStyle,
 ) -> tuple[Figure, ...]:
-    """How numbers of many images are distributed, by quantity, and by layer and head."""
+    """The distributions of numbers of many images, by quantity and by layer and head."""
     from attnviz.figures.summary import draw_distributions as drawing
 
-    return drawing(spreads, images, limit, model, style)
+    return drawing(distributions, images, limit, model, style)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,11 +97,15 @@ def test_what_only_tells_imports_nothing_heavy(arguments: list[str], heavy_impor
     ids=" ".join,
 )
 def test_what_is_told_before_the_weights_imports_no_torch(
-    arguments: list[str], light_server: WarmServer
+    arguments: list[str], light_server: WarmServer, tmp_path: Path
 ) -> None:
+    # In a folder without figures: where `make demo` has drawn some, their weights are looked at.
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    for name in ("sample_images", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
     torch = [name for name in HEAVY if name in ("torch", "torchvision", "timm", "transformers")]
     source = PROBE.format(before="", heavy=torch)
-    run = light_server.run(*arguments, source=source, cwd=ROOT)
+    run = light_server.run(*arguments, source=source, cwd=tmp_path)
     assert run.stderr.split()[-1] == "heavy", run.stderr
 
 

@@ -460,12 +460,12 @@ def test_the_grammar():
 
 def test_places_are_written_as_in_every_command(real, tiny, tmp_path):
     save_scene(tmp_path / "cat.png", 40, 56)
-    there = ("--show", "mean,patch,cosine", "--at", "-1,2", "--xy", "9.5,7")
+    there = ("--show", "mean,patch,cosine", "--at", "3,2", "--xy", "9.5,7")
     short = real("compare", "cat.png", *tiny, *there, "--save-data")
     assert short.code == 0
     figure = tmp_path / "attnviz-out" / "cat.compare.png"
     before = figure.read_bytes()
-    written = "mean,patch@-1,2,patch@9.5,7px,cosine@-1,2,cosine@9.5,7px"
+    written = "mean,patch@3,2,patch@9.5,7px,cosine@3,2,cosine@9.5,7px"
     assert real("compare", "cat.png", *tiny, "--show", written, "--overwrite").code == 0
     assert figure.read_bytes() == before
     for options, said in (

@@ -55,7 +55,7 @@ def test_whole_matrices_beyond_the_limit_cost_one_line(real, tiny, photo, tmp_pa
     assert run.code == 1
     assert "Traceback" not in run.err
     assert "the whole matrices of 2 heads and 25 tokens take" in run.err
-    assert "leave out --save-data" in run.err
+    assert "omit --save-data" in run.err
     assert real("matrix", photo, *tiny, "-o", "o").code == 0
 
 

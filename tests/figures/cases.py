@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Rows, Scale, Size
-from attnviz.figures import draw, draw_comparison
+from attnviz.figures import draw, draw_comparison, draw_distributions
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from tests.figures import samples
 
@@ -157,6 +157,18 @@ def _frame():
     return draw_frames(maps, image, samples.model_info(), _style(scale=Scale.SHARED))
 
 
+def _summary(layers, heads, width=7.0):
+    """Quantiles of entropy and distance of every head, as ``--summary`` draws them."""
+    rng = np.random.default_rng(0)
+    pairs = [(layer, head) for layer in range(layers) for head in range(heads)]
+    distributions = {
+        "entropy": {pair: np.sort(3 + 2.5 * rng.random(5)).astype(np.float32) for pair in pairs},
+        "distance": {pair: np.sort(60 + 50 * rng.random(5)).astype(np.float32) for pair in pairs},
+    }
+    model = samples.model_info(depth=max(layers, 2), heads=heads)
+    return draw_distributions(distributions, 1200, 5.69, model, _style(width=width))
+
+
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
 
 CASES = {
@@ -230,4 +242,6 @@ CASES = {
     "evolve-column": lambda: _evolve(_portrait(), 7, 6, width=COLUMN),
     "evolve-layers": lambda: _evolve(_cropped(), 7, 12, rows=Rows.LAYERS),
     "evolve-frames": _frame,
+    "summary": lambda: _summary(12, 6),
+    "summary-column": lambda: _summary(1, 6, COLUMN),
 }

@@ -1,4 +1,4 @@
-"""Processes that start in hundredths of a second: forked from one that has imported torch."""
+"""Processes that start in hundredths of a second: forked from one that has done the imports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tests.helpers.fork_server import HEADER_BYTES
 
@@ -53,13 +53,31 @@ class ForkedProcess:
         return code
 
     def communicate(self, timeout: float = 60.0) -> tuple[str, str]:
-        """Read stdout and stderr to their ends, and wait."""
-        with ThreadPoolExecutor(2) as readers:
-            texts = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
-            self.wait(timeout)
+        """Read stdout and stderr to their ends, and wait.
+
+        Raises:
+            TimeoutError: The process still ran, and was killed, or one that it started has its
+                streams open.
+        """
+        texts = ["", ""]
+
+        def read(number: int, stream: TextIO) -> None:
+            texts[number] = stream.read()
+
+        # Daemons: a stream that never ends must not keep pytest.
+        readers = [
+            threading.Thread(target=read, args=each, daemon=True)
+            for each in enumerate((self.stdout, self.stderr))
+        ]
+        for reader in readers:
+            reader.start()
+        self.wait(timeout)
+        for reader in readers:
+            reader.join(timeout)
+            if reader.is_alive():
+                raise TimeoutError(f"the streams of process {self.pid} were still open")
         self.close()
-        out, err = (text.result() for text in texts)
-        return out, err
+        return texts[0], texts[1]
 
     def send_signal(self, number: int) -> None:
         """Send a signal to this process alone."""

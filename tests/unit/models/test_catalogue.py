@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import timm
 import torch
 
+from attnviz.domain.requests import ModelRequest
 from attnviz.errors import UnknownModelError, UsageError
-from attnviz.models import catalogue
+from attnviz.models import catalogue, load
 from attnviz.models.catalogue import ALIASES, MODELS, find_spec, unknown_model
+from attnviz.models.load import load_backbone
+from attnviz.models.weights.inferred import Source
 
 HUB = [spec for spec in MODELS.values() if not spec.packaged]
 BACKBONES = [spec for spec in HUB if spec.timm_name.count(".") == 1]
@@ -99,3 +104,17 @@ def test_the_local_cache_is_seen_without_torch(tmp_path, light_server):
     )
     done = light_server.run(source=code, environment={"HF_HUB_CACHE": str(tmp_path)})
     assert done.stdout.split() == ["True", "False", "False"]
+
+
+@pytest.mark.parametrize("spec", MODELS.values(), ids=lambda spec: spec.name)
+def test_the_position_rule_of_the_list_is_that_of_records(spec):
+    """Without weights, and with those of the name in timm's layout, in which the hub has them."""
+    request = ModelRequest(name=spec.name)
+    assert load._rule(request, spec, None) is spec.positions
+    in_timms_layout = SimpleNamespace(source=Source.TIMM)
+    assert load._rule(request, spec, in_timms_layout) is spec.positions
+
+
+def test_the_record_of_the_demo_says_what_the_list_says():
+    model = load_backbone(ModelRequest(name="demo", device="cpu"))
+    assert model.info.positions is MODELS["demo"].positions
