@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 EXPLORED := cat.jpg astronaut.jpg flower.png
+# As many test processes as there are cores, four at most: each imports torch.
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 SCENE := tests/data/demo_scenes/scene_000
 .PHONY: help demo test test-slow test-all check lint gallery figures bench docs baselines clean
 
@@ -31,13 +33,13 @@ demo: $(INSTALLED) ## draw every kind of figure, of the sample images, into attn
 	@echo "Look first at attnviz-out/car.heads.png, flower.layers.png and astronaut.features.png"
 
 test: $(READY) ## run the quick tests: within five minutes on two cores
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-slow: $(READY) ## run the tests that `test` leaves out: Ray, a browser, big inputs, many runs
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 test-all: $(READY) ## run all tests
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: lint gallery test test-slow ## everything that continuous integration runs
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Test processes side by side share the cores; torch reads this when it is imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    assert "torch" not in sys.modules
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from attnviz.engines import draw_pool
 from tests.helpers.command_line import files_below

@@ -102,7 +102,7 @@ def infer_from_config(
         tensors, path, rotary=rotary, sizes=sizes, stated_by="config.json" if sizes else ""
     )
     heads = config.get("num_attention_heads", defaults.heads)
-    if not isinstance(heads, int) or heads < 1 or inferred.width % heads:
+    if type(heads) is not int or heads < 1 or inferred.width % heads:
         raise CheckpointError(
             f"{path}: num_attention_heads of config.json is {heads!r}, "
             f"the width is {inferred.width}"
@@ -153,7 +153,7 @@ def _activation(
     fixed = defaults.source in (Source.HF_DINOV3, Source.HF_BEIT)
     if fixed and stated == ("silu" if inferred.gated_mlp else "gelu"):
         return None
-    if fixed or stated not in _ACTIVATIONS:
+    if fixed or not isinstance(stated, str) or stated not in _ACTIVATIONS:
         known = ("silu" if inferred.gated_mlp else "gelu",) if fixed else tuple(_ACTIVATIONS)
         raise CheckpointError(
             f"{path}: config.json says hidden_act {stated!r}, which is not supported",

@@ -236,13 +236,14 @@ def _unreachable(repository: Repository, filename: str) -> str:
     host, port = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
     proxied = any(os.environ.get(name) for name in _PROXIES)
     problems = [f"{host} did not answer within {REACH_SECONDS:g} seconds"]
+    longer = 2 * REACH_SECONDS  # the wait below ends first, and it alone says "did not answer"
 
     def reach() -> None:
         try:
             if not proxied:  # the hub's client would try a refused connection several times
-                socket.create_connection((host, port), timeout=REACH_SECONDS).close()
+                socket.create_connection((host, port), timeout=longer).close()
             url = hf_hub_url(repository.name, filename, revision=repository.revision)
-            get_hf_file_metadata(url, timeout=REACH_SECONDS)
+            get_hf_file_metadata(url, timeout=longer)
         except HfHubHTTPError:
             problems[0] = ""  # an answer; the download explains it
         except Exception as error:  # noqa: BLE001 - of the socket, or of the hub's HTTP library

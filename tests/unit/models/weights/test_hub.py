@@ -25,7 +25,12 @@ def no_cache(tmp_path, monkeypatch):
 
 
 def point_at(monkeypatch, port):
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+    here = f"http://127.0.0.1:{port}"
+    monkeypatch.setattr(constants, "ENDPOINT", here)
+    # Composed when the hub's client is imported; left as it is, the name of the real hub is asked.
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", here + "/{repo_id}/resolve/{revision}/{filename}"
+    )
 
 
 @pytest.fixture
@@ -94,11 +99,14 @@ def test_the_offline_setting_asks_nobody(monkeypatch, answering):
 
 
 def test_a_hub_that_does_not_have_it(answering):
-    assert answering(404) == []
+    seen = answering(404)
     refusal()
+    assert seen
+    assert all(path.startswith(f"/{REPOSITORY}/resolve/main/") for path in seen)
 
 
 def test_a_page_that_is_not_the_hub(answering):
     """What a network with a login page answers."""
-    answering(200, b"<html>please log in</html>")
+    seen = answering(200, b"<html>please log in</html>")
     refusal()
+    assert seen

@@ -295,6 +295,8 @@ def test_heads_of_the_config_that_differ_from_the_model_are_an_error(copied):
         ("dinov3", {"patch_size": 14}, "says patch_size 14, the weights have 16"),
         ("dinov3", {"num_register_tokens": 3}, "num_register_tokens 3, the weights have 4"),
         ("dinov2", {"hidden_act": "tanh"}, "says hidden_act 'tanh'"),
+        ("dinov2", {"hidden_act": {}}, "says hidden_act {}"),
+        ("dinov2", {"num_attention_heads": True}, "num_attention_heads of config.json is True"),
         ("dinov2", {"model_type": "swin"}, "of a 'swin' model"),
         ("dinov2", {"model_type": None}, "of a None model"),
     ],
