@@ -49,7 +49,7 @@ _OF_RENDER = frozenset({"json", "quiet"})
 _OF_FOLDERS = frozenset({"table", "summary", "engine", "ray_address", "cpus_per_model", "shard"})
 """Options about all images of a run, which a set of figures is not."""
 
-_PATHS = ("out", "checkpoint", "like")
+_PATHS = ("out", "checkpoint", "like", "test_registers")
 
 
 def read_figure_set(path: Path, *, overwrite: bool = False) -> list[SetFigure]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _ADDED = {"npz": "--save-data", "gif": "--animation"}
 """What comes beside a figure, and the option that asks for it."""
 
+_OUT_IS_A_FILE = {"registers": ".json"}
+"""Commands whose ``--out`` names a file beside the figure, and how its name ends."""
+
 
 def redraw_command(record: Mapping[str, Any], figure: Path, *, every_option: bool = False) -> str:
     """What to type in a shell, where the run that drew the figure was started.
@@ -45,15 +48,23 @@ def _arguments(record: Mapping[str, Any], figure: Path, *, every_option: bool) -
         yield _ADDED[suffix]
     elif suffix != "png":
         yield from _option("format", suffix)
+    stem = _stem(figure, str(record["command"]))
+    if record["command"] in _OUT_IS_A_FILE:
+        yield from _option("out", str(figure.parent / f"{stem}{_OUT_IS_A_FILE[record['command']]}"))
+        yield from _named(list(map(str, record["inputs"])))
+        return
     if str(figure.parent) != DEFAULT_OUT:
         yield from _option("out", str(figure.parent))
     images = list(pictures_of(record))
-    stem = _stem(figure, str(record["command"]))
     if len(images) > 1 or stem != shortened_stem(_plain_stem(images[0])):
         yield from _option("name", literal(stem))
     if "checkpoints" in record:
         yield from _option("image", images[0])
         images = [str(checkpoint["path"]) for checkpoint in record["checkpoints"]]
+    yield from _named(images)
+
+
+def _named(images: list[str]) -> Iterator[str]:
     # "-" alone would be a list on standard input.
     images = [f".{os.sep}-" if image == "-" else image for image in images]
     yield from ("--", *images) if any(image.startswith("-") for image in images) else images

@@ -67,6 +67,7 @@ class ModelRequest:
 
     ``name`` None: whatever the checkpoint says it is, or the default model without one.
     ``positions`` None: the rule of the code that the weights come with.
+    ``test_registers``: a file of register neurons; ``register_count`` None: one register.
     ``args``: sizes of one's own (width, depth, heads, patch, ...) for a checkpoint.
 
     Raises:
@@ -114,6 +115,19 @@ class ModelRequest:
         "Whose rule resizes the position embedding to another grid.",
         show="the rule of the model's own code",
     )
+    test_registers: Path | None = option(
+        None,
+        PATH,
+        "Add test-time registers: a list of neurons that 'attnviz registers' wrote.",
+        metavar="FILE",
+        check="attnviz.domain.register_neurons:check_neurons",
+    )
+    register_count: int | None = option(
+        None,
+        number("N", least=1, type=int),
+        "How many test-time registers to add.",
+        show="1",
+    )
     verify: bool = switch(
         "Also check, for every image, that attention times V is the model's own output.",
         recorded=False,
@@ -122,6 +136,8 @@ class ModelRequest:
     def __post_init__(self) -> None:
         if self.random_weights and self.checkpoint is not None:
             raise UsageError("--random-weights and --checkpoint exclude each other")
+        if self.register_count is not None and self.test_registers is None:
+            raise UsageError("--register-count needs --test-registers")
 
 
 @dataclass(frozen=True)

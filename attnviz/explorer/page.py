@@ -119,7 +119,7 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
     facts = {
         "version": VERSION,
         "name": _readable(content.name),
-        "model": ", ".join([info.title, *(["mean and std assumed"] * info.statistics_assumed)]),
+        "model": ", ".join([info.title, *info.remarks]),
         "random": info.random_weights,
         "grid": list(content.provenance.geometry.grid),
         "prefix": token_names(info),

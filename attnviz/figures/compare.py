@@ -218,11 +218,10 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
 
 
 def _label(row: ComparedRow) -> str:
-    """What the model is called, and what was assumed of it."""
+    """What the model is called, what was assumed of it, and what was added to it."""
     model = row.model
     shape = [f"shape of {model.shape}"] if model.shape else []
-    assumed = ["mean and std assumed"] if model.statistics_assumed else []
-    return ", ".join([row.label, *shape, *assumed])
+    return ", ".join([row.label, *shape, *model.remarks])
 
 
 def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:

@@ -192,6 +192,8 @@ def known_info(request: ModelRequest) -> ModelInfo | None:
     }
     sizes |= {name: value for name, value in request.args.items() if name in sizes}
     registers = request.args.get("registers", spec.registers)
+    if request.test_registers is not None:
+        registers += request.register_count or 1
     return ModelInfo(
         name=spec.name,
         timm_name=spec.timm_name,

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from attnviz.domain import ModelInfo, Positions
+from attnviz.domain.register_neurons import read_neurons
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.models import build
@@ -84,7 +85,11 @@ def assemble(request: ModelRequest, weights: Weights) -> Backbone:
         arithmetic=arithmetic_of(product_type(module)),
     )
     offset = rule is Positions.ORIGINAL and _scales_by_offset(choice.spec, checkpoint, info)
-    return Backbone(module, info, offset=offset, notes=notes, head=head)
+    backbone = Backbone(module, info, offset=offset, notes=notes, head=head)
+    if request.test_registers is None:
+        return backbone
+    neurons = read_neurons(request.test_registers)
+    return backbone.with_test_registers(neurons, request.register_count or 1)
 
 
 def _build(choice: Choice, checkpoint: Checkpoint | None) -> tuple[Any, tuple[str, ...]]:
@@ -169,6 +174,7 @@ def _described(info: ModelInfo, choice: Choice, checkpoint: Checkpoint, origin: 
         info,
         weights=name,
         weights_sha256=checkpoint.sha256,
+        checkpoint_key=checkpoint.key,
         shape=choice.shape,
         statistics_assumed=preprocessing is None and choice.unnamed,
     )

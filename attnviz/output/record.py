@@ -31,6 +31,9 @@ VERSION = 1
 def to_dict(provenance: Provenance) -> dict[str, Any]:
     """The record as JSON-ready values; sizes as [height, width]."""
     model = dataclasses.asdict(provenance.model)
+    for name in ("checkpoint_key", "test_registers"):
+        if model[name] is None:
+            del model[name]
     geometry = provenance.geometry
     rows = {"rows": [_row(row) for row in provenance.rows]} if provenance.rows else {}
     more: dict[str, Any] = {}
@@ -40,6 +43,8 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         more["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
     if provenance.mask_sha256 is not None:
         more["mask_sha256"] = provenance.mask_sha256
+    if provenance.model.test_registers is not None:
+        more["neurons_sha256"] = provenance.model.test_registers.neurons_sha256
     return {
         **rows,
         **more,

@@ -164,16 +164,16 @@ def _write_png(image: Image, path: Path, made: Made, kind: str, **options: Any) 
 
 
 def write_npz(
-    path: Path, arrays: Mapping[str, NDArray[Any]], provenance: Provenance
+    path: Path, arrays: Mapping[str, NDArray[Any]], made: Made
 ) -> WrittenFile:
-    """Raw arrays under their names, and ``meta``: the provenance as a JSON string.
+    """Raw arrays under their names, and ``meta``: how they were made, as a JSON string.
 
     Raises:
         OutputError: It cannot be written.
     """
     import numpy as np
 
-    meta = np.array(to_json(provenance))
+    meta = np.array(to_json(made))
     with complete_file(path) as stream:
         # numpy dates every member 1980-01-01, so that equal arrays are equal files.
         np.savez(stream, allow_pickle=False, **arrays, meta=meta)
@@ -201,6 +201,15 @@ def write_page(path: Path, page: bytes) -> WrittenFile:
         OutputError: It cannot be written.
     """
     return _write(path, page, "page")
+
+
+def write_text(path: Path, text: str, kind: str) -> WrittenFile:
+    """A file of text in UTF-8.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    return _write(path, text.encode("utf-8"), kind)
 
 
 def _write(path: Path, data: bytes, kind: str) -> WrittenFile:

@@ -27,6 +27,7 @@ from attnviz.domain import (
 from attnviz.domain.comparison import CompareRequest, MapSpec, compared_arrays, comparison_options
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
 from attnviz.domain.kinds import CommandRequest
+from attnviz.domain.register_neurons import read_neurons
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
@@ -145,7 +146,9 @@ class _Comparison:
                 return False
             digests.append(digest)
         rows = [(image.sha256, digest) for image in self._images for digest in digests]
-        return rows_up_to_date(plan, output, self._options, rows, self._like_sha256)
+        listed = self._request.models[0].test_registers
+        neurons = None if listed is None else read_neurons(listed).digest
+        return rows_up_to_date(plan, output, self._options, rows, self._like_sha256, neurons)
 
     def run(self, wanted: ModelRequest) -> Iterator[Started | Failed]:
         """Load a model and run all images through it; those that fail are left out."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.kinds import kind_of
+from attnviz.domain.register_neurons import read_neurons
 from attnviz.domain.requests import run_options
 from attnviz.output.current import outputs_up_to_date, recorded_paths
 from attnviz.stages.plan import file_digest, plan_request, second_digest
@@ -61,7 +62,9 @@ def _current_record(request: RunRequest) -> dict[str, object] | None:
     digest = None if request.model.random_weights else weights_digest(request.model)
     if digest is None and not request.model.random_weights:
         return None
-    return {
+    listed = request.model.test_registers
+    neurons = {} if listed is None else {"neurons_sha256": read_neurons(listed).digest}
+    return neurons | {
         "command": kind_of(request.command).name,
         "options": json.loads(json.dumps(run_options(request))),
         "random_weights": request.model.random_weights,

@@ -106,6 +106,8 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "image SHA-256", row["image_sha256"]
         if "mask_sha256" in row:
             yield "mask SHA-256", row["mask_sha256"]
+        if "neurons_sha256" in row:
+            yield "neurons SHA-256", row["neurons_sha256"]
         yield "image size", _by(row["image_size"])
         if "size" in row and "grid" in row:
             yield "model input", f"{_by(row['size'])}, {_by(row['grid'])} patches"

@@ -41,8 +41,8 @@ def sheet_with_caption(
 
 
 def model_parts(model: ModelInfo) -> list[str]:
-    """What the model is called, and what was assumed of it."""
-    return [model.title, *(["mean and std assumed"] if model.statistics_assumed else [])]
+    """What the model is called, what was assumed of it, and what was added to it."""
+    return [model.title, *model.remarks]
 
 
 def sheet_of(style: DrawStyle, parts: Sequence[str], warning: str = "") -> Sheet:
