@@ -23,7 +23,7 @@ from attnviz.figures.parts.panels import (
     panel_rows,
 )
 from attnviz.figures.parts.scale import Limits, common_limits, own_limits, scale_text
-from attnviz.figures.parts.series import Series, series_legend, series_plot
+from attnviz.figures.parts.series import Series, legend_height, series_plot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,23 +52,17 @@ def draw_registers(
     sheet = sheet_of(style, _caption(maps, model, style), RANDOM if model.random_weights else "")
     norms, masses = _norm_series(maps), _mass_series(maps, model)
     whose = "CLS" if model.has_cls else "all patches"
-    _plots(sheet, [
+    plots = [
         partial(series_plot, series=norms, heading="Norm of tokens by layer"),
-        partial(series_plot, series=masses, heading=f"Share of attention of {whose} by layer"),
-    ])  # fmt: skip
-    series_legend(sheet, [*norms, *(each for each in masses if each.name not in _names(norms))])
-    sheet.skip(0.06)
-    _plots(sheet, [
-        partial(_histogram, maps=maps),
-        partial(_neuron_bars, maps=maps),
-    ])  # fmt: skip
+        partial(series_plot, series=masses, heading=f"Share of the attention of {whose} by layer"),
+    ]
+    heights = [_PLOT + legend_height(each, _slot(sheet)) for each in (norms, masses)]
+    _plots(sheet, plots, heights)
+    sheet.skip(0.04)
+    _plots(sheet, [partial(_histogram, maps=maps), partial(_neuron_bars, maps=maps)], [_PLOT] * 2)
     for shown in maps.shown:
         panel_rows(sheet, _panels(shown, style, model), panel_aspect(shown.image))
     return sheet.figures()
-
-
-def _names(series: list[Series]) -> set[str]:
-    return {each.name for each in series}
 
 
 def _caption(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> list[str]:
@@ -83,12 +77,16 @@ def _caption(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> list[st
         f"outliers: {neurons.outliers:,} of {maps.patch_norm.before.size:,} patches, norm above "
         f"{theme.number(neurons.threshold, 4)} in layer {neurons.layer} of "
         f"{theme.range_text(0, model.depth - 1)}",
-        f"neurons of layers {theme.range_text(0, neurons.max_layer)}, score: mean |activation| on "
+        f"neurons of {_layers(neurons.max_layer)}, score: mean |activation| on "
         "outliers",
         f"after: {registers} at test time, fed by {len(neurons.neurons)} neurons (Jiang et al. "
         "2025); norms: means over the images",
         scale_text(style),
     ]  # fmt: skip
+
+
+def _layers(last: int) -> str:
+    return f"layers {theme.range_text(0, last)}" if last else "layer 0"
 
 
 def _norm_series(maps: RegistersMaps) -> list[Series]:
@@ -114,19 +112,26 @@ def _mass_series(maps: RegistersMaps, model: ModelInfo) -> list[Series]:
     ]
 
 
-def _plots(sheet: Sheet, plots: list[Callable[[Page, Rect], None]]) -> None:
+def _slot(sheet: Sheet) -> float:
+    """Width of one of two plots."""
+    return sheet.width if sheet.width < _NARROW else (sheet.width - 2 * GAP) / 2
+
+
+def _plots(
+    sheet: Sheet, plots: list[Callable[[Page, Rect], None]], heights: list[float]
+) -> None:
     """Two plots side by side, or below each other on a narrow page."""
-    if sheet.width < _NARROW:
-        for plot in plots:
-            page = sheet.room(_PLOT)
-            plot(page, Rect(MARGIN, page.y, sheet.width, _PLOT))
-            page.y += _PLOT + 0.06
+    slot = _slot(sheet)
+    if slot == sheet.width:
+        for plot, height in zip(plots, heights, strict=True):
+            page = sheet.room(height)
+            plot(page, Rect(MARGIN, page.y, slot, height))
+            page.y += height + 0.06
         return
-    page = sheet.room(_PLOT)
-    slot = (sheet.width - 2 * GAP) / 2
-    for index, plot in enumerate(plots):
-        plot(page, Rect(MARGIN + index * (slot + 2 * GAP), page.y, slot, _PLOT))
-    page.y += _PLOT + 0.06
+    page = sheet.room(max(heights))
+    for index, (plot, height) in enumerate(zip(plots, heights, strict=True)):
+        plot(page, Rect(MARGIN + index * (slot + 2 * GAP), page.y, slot, height))
+    page.y += max(heights) + 0.06
 
 
 def _histogram(page: Page, rect: Rect, maps: RegistersMaps) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attnviz.domain.registers import RegisterSearch
     from attnviz.models.backbone import Backbone
 
-SHOWN = 3
+SHOWN = 2
 """How many images the figure shows: the first that have outliers."""
 
 _DINOV2_LARGE = "vit_large_patch14_dinov2"

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.layout import MARGIN
+from attnviz.figures.parts.layout import Rect
 from attnviz.figures.parts.plots import curve_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attnviz.domain import FloatArray
-    from attnviz.figures.parts.layout import Rect
-    from attnviz.figures.parts.page import Page, Sheet
+    from attnviz.figures.parts.page import Page
+
+_STROKE = 0.2
+_GAP = 0.06
 
 
 class Series(NamedTuple):
@@ -27,25 +29,41 @@ class Series(NamedTuple):
 
 
 def series_plot(page: Page, rect: Rect, series: Sequence[Series], heading: str) -> None:
-    """Curves over positions 0 to n - 1, on an axis from zero to the highest value."""
+    """Curves over positions 0 to n - 1, on an axis from zero to the highest value; the legend below.
+
+    ``legend_height`` of the height of ``rect`` is the legend's.
+    """
+    below = legend_height(series, rect.width)
+    plot = rect._replace(height=rect.height - below)
+    _legend(page, rect._replace(top=plot.bottom, height=below), series)
     count = len(series[0].values)
     highest = max(float(each.values.max()) for each in series)
-    frame = curve_frame(page, rect, range(count), (0.0, highest), heading)
+    frame = curve_frame(page, plot, range(count), (0.0, highest), heading)
     for each in series:
         points = frame.points([float(index) for index in range(count)], each.values)
         page.stroke(points, each.colour, each.width, dashed=each.dashed)
 
 
-def series_legend(sheet: Sheet, series: Sequence[Series]) -> None:
-    """The strokes with their names, on as many rows as needed."""
-    stroke = 0.2
-    widest = max(theme.text_width(each.name) for each in series) + stroke + 0.2
-    columns = max(1, min(len(series), int(sheet.width / widest)))
-    for start in range(0, len(series), columns):
-        page = sheet.room(theme.LINE_INCHES)
-        for column, each in enumerate(series[start : start + columns]):
-            left, base = MARGIN + column * widest, page.y + 0.1
-            ends = [[left, base - 0.036], [left + stroke, base - 0.036]]
-            page.stroke(ends, each.colour, each.width + 0.2, dashed=each.dashed)
-            page.text(left + stroke + 0.05, base, each.name)
-        page.y += theme.LINE_INCHES
+def legend_height(series: Sequence[Series], width: float) -> float:
+    """Height of the legend in inches, as ``series_plot`` draws it in this width."""
+    return -(-len(series) // _columns(series, width)) * theme.LINE_INCHES + _GAP
+
+
+def _columns(series: Sequence[Series], width: float) -> int:
+    return max(1, min(len(series), int(width / _entry(series))))
+
+
+def _entry(series: Sequence[Series]) -> float:
+    return max(theme.text_width(each.name) for each in series) + _STROKE + 0.16
+
+
+def _legend(page: Page, rect: Rect, series: Sequence[Series]) -> None:
+    """The strokes with their names, in columns."""
+    columns, entry = _columns(series, rect.width), _entry(series)
+    for number, each in enumerate(series):
+        row, column = divmod(number, columns)
+        left = rect.left + column * entry
+        base = rect.top + _GAP + row * theme.LINE_INCHES + 0.1
+        ends = [[left, base - 0.036], [left + _STROKE, base - 0.036]]
+        page.stroke(ends, each.colour, each.width + 0.2, dashed=each.dashed)
+        page.text(left + _STROKE + 0.05, base, each.name)
