@@ -63,6 +63,7 @@ from attnviz.domain.kinds import (
     RolloutRequest,
     ScoreRequest,
 )
+from attnviz.domain.registers import DEFAULT_TOP, RegisterSearch, RegistersMaps
 from attnviz.domain.requests import InputRequest, ModelRequest, SizeRequest
 from attnviz.errors import ImageError
 from attnviz.images import fit as fitting
@@ -71,6 +72,7 @@ from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.stages.model import maps_of
 from attnviz.stages.reference import read_second, refer_to
+from attnviz.stages.registers import RegisterFinder, find_registers
 from attnviz.stages.single import SingleImage
 from attnviz.storage import path_of
 
@@ -93,9 +95,15 @@ def load_model(
     device: str = "auto",
     precision: Precision | str = Precision.FLOAT32,
     positions: Positions | str | None = None,
+    test_registers: str | Path | None = None,
+    register_count: int | None = None,
     **sizes: int,
 ) -> Backbone:
     """A model by name, from a checkpoint, or both; ``sizes`` as ``--model-arg`` (depth=6, ...).
+
+    ``test_registers``: a list of neurons that ``attnviz registers`` wrote; ``register_count`` test-
+    time registers, by default one, are added. A list that is not in a file goes through
+    ``model.with_test_registers``.
 
     Raises:
         UsageError: A name, device, size or path that does not exist.
@@ -110,6 +118,8 @@ def load_model(
             device=device,
             precision=Precision(precision),
             positions=None if positions is None else Positions(positions),
+            test_registers=None if test_registers is None else path_of(test_registers),
+            register_count=register_count,
             args=sizes,
         )
     )
@@ -474,6 +484,61 @@ def _one(
     check_request(model.info, request)
     reference = read_second(model, request, InputRequest(()))
     return cast("_Maps", SingleImage(model, image).maps(request, reference))
+
+
+def registers(
+    model: Backbone,
+    images: Sequence[PreparedImage],
+    *,
+    layer: int | None = None,
+    threshold: float | None = None,
+    max_layer: int | None = None,
+    top: int = DEFAULT_TOP,
+    sparse: bool = False,
+    register_count: int = 1,
+) -> RegistersMaps:
+    """The register neurons of a model, and what test-time registers change (Jiang et al. 2025).
+
+    ``maps.neurons`` is the list; ``model.with_test_registers(maps.neurons)`` is the model with a
+    register that takes over their activation, and ``maps.neurons.to_json()`` what a file of
+    ``--test-registers`` holds.
+
+    Args:
+        model: A loaded model.
+        images: Prepared images; their sizes may differ.
+        layer: Whose tokens' norms make a patch an outlier, from 0; negative counts from the end.
+            None: the last, of DINOv2-L the last but one.
+        threshold: The norm above which a patch is an outlier; None: median + 4 * 1.4826 * MAD of
+            all patches of all images.
+        max_layer: The highest layer that neurons are taken from; None: where norms first exceed
+            the threshold.
+        top: How many neurons are listed.
+        sparse: Only neurons whose activation is below 0.5 on at least half of the tokens.
+        register_count: How many registers the maps show the effect of.
+
+    Returns:
+        neurons, strongest first; norms and shares of attention of every layer (L,) without and
+        with the registers; maps of the first images that have outliers.
+
+    Raises:
+        UsageError: A layer out of range, or weights without a file.
+        AttentionError: No patch is an outlier, or tokens are not finite.
+        UnsupportedModelError: The model's neurons or tokens do not allow it.
+    """
+    search = RegisterSearch(layer, threshold, max_layer, top, sparse, register_count)
+    finder = RegisterFinder(model, search)
+    for _ in find_registers(finder, images):
+        pass  # only its steps are told
+    return finder.result()
+
+
+def draw_registers(
+    maps: RegistersMaps, model: Backbone, style: DrawStyle | None = None
+) -> tuple[Figure, ...]:
+    """The figure of a search for register neurons, one a page. Nothing is shown or written."""
+    from attnviz.figures.registers import draw_registers as drawing
+
+    return drawing(maps, model.info, style or DrawStyle())
 
 
 def draw(

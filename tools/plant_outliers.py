@@ -75,6 +75,7 @@ def _inputs(model: attnviz.Backbone) -> tuple[np.ndarray, np.ndarray, list[np.nd
         )
     ]
     for layer, each in enumerate(model.blocks):
+
         def keep(_m: object, _given: object, out: torch.Tensor, layer: int = layer) -> None:
             width = model.info.width
             query = out[0, 0, :width].reshape(model.info.heads, -1)

@@ -20,7 +20,9 @@ class AddedRegisters:
     neurons_sha256: str
 
     def __str__(self) -> str:
-        registers = "1 test-time register" if self.count == 1 else f"{self.count} test-time registers"
+        registers = (
+            "1 test-time register" if self.count == 1 else f"{self.count} test-time registers"
+        )
         neurons = "1 neuron" if self.neurons == 1 else f"{self.neurons} neurons"
         return f"{registers} ({neurons})"
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnviz.domain.arrays import check_shape
-from attnviz.domain.choices import DEFAULT_OUT, take_choices
+from attnviz.domain.choices import DEFAULT_OUT, ImageFormat, take_choices
 from attnviz.domain.drawing import DrawStyle
 from attnviz.domain.forms import INDEX, PATH, choices, number
-from attnviz.domain.choices import ImageFormat
 from attnviz.domain.options import option, switch
 
 if TYPE_CHECKING:
@@ -153,7 +152,9 @@ class RegistersMaps:
                 check_shape("RegistersMaps", name, values, depth)
         check_shape("RegistersMaps", "register_mass", self.register_mass, depth)
         check_shape("RegistersMaps", "patch_norm", self.patch_norm.before, (None,))
-        check_shape("RegistersMaps", "patch_norm", self.patch_norm.after, self.patch_norm.before.shape)
+        check_shape(
+            "RegistersMaps", "patch_norm", self.patch_norm.after, self.patch_norm.before.shape
+        )
 
     def arrays(self) -> Arrays:
         """Before and after as the first axis: median_norm, largest_norm, outlier_mass (2, L).

@@ -6,8 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from attnviz.domain import Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, model_parts, sheet_of
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from attnviz.domain import DrawStyle, FloatArray, ModelInfo
+    from attnviz.domain import DrawStyle, ModelInfo
     from attnviz.domain.registers import BeforeAfter, RegistersMaps, ShownImage
     from attnviz.figures.parts.page import Page, Sheet
 
@@ -42,9 +40,7 @@ _BAR = 0.125
 _MOST_BARS = 10
 
 
-def draw_registers(
-    maps: RegistersMaps, model: ModelInfo, style: DrawStyle
-) -> tuple[Figure, ...]:
+def draw_registers(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> tuple[Figure, ...]:
     """Norms and attention over the layers, the histogram of norms, the strongest neurons, maps.
 
     model: without the test-time registers.
@@ -117,9 +113,7 @@ def _slot(sheet: Sheet) -> float:
     return sheet.width if sheet.width < _NARROW else (sheet.width - 2 * GAP) / 2
 
 
-def _plots(
-    sheet: Sheet, plots: list[Callable[[Page, Rect], None]], heights: list[float]
-) -> None:
+def _plots(sheet: Sheet, plots: list[Callable[[Page, Rect], None]], heights: list[float]) -> None:
     """Two plots side by side, or below each other on a narrow page."""
     slot = _slot(sheet)
     if slot == sheet.width:

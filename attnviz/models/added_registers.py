@@ -80,7 +80,9 @@ class RegisterEdit:
         self._count = added.count
         self._entry: nn.Module | None = getattr(module, "pos_drop", None)
         self._blocks = list(module.blocks)
-        if self._entry is None or any(hasattr(part, "set_window_size") for part in self._blocks[0].modules()):
+        if self._entry is None or any(
+            hasattr(part, "set_window_size") for part in self._blocks[0].modules()
+        ):
             raise UnsupportedModelError(
                 f"{info.name} has biases for relative positions, and a register has no position",
                 "test-time registers are for models with a position embedding or rotation",

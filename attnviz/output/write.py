@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    from attnviz.domain import ByteArray, Provenance
+    from attnviz.domain import ByteArray
     from attnviz.output.plan import OutputPlan
     from attnviz.output.record import Made
 
@@ -163,9 +163,7 @@ def _write_png(image: Image, path: Path, made: Made, kind: str, **options: Any) 
     return _write(path, packed.getvalue(), kind)
 
 
-def write_npz(
-    path: Path, arrays: Mapping[str, NDArray[Any]], made: Made
-) -> WrittenFile:
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], made: Made) -> WrittenFile:
     """Raw arrays under their names, and ``meta``: how they were made, as a JSON string.
 
     Raises:

@@ -70,7 +70,9 @@ class RegisterFinder:
         if info.test_registers is not None:
             raise UsageError("the model has test-time registers already", "search without them")
         self._model, self._search = model, search
-        self._layer = choose_layer(info, _outlier_layer(model) if search.layer is None else search.layer)
+        self._layer = choose_layer(
+            info, _outlier_layer(model) if search.layer is None else search.layer
+        )
         self._max_layer = None if search.max_layer is None else choose_layer(info, search.max_layer)
         self._scores: NeuronScores | None = None
         self._norms: list[FloatArray] = []

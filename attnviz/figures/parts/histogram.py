@@ -82,7 +82,9 @@ def step_histogram(
     """
     joined = np.concatenate([before[0], after[0]])
     log = _spans_decades(joined)
-    scaled = [np.log10(values.astype(np.float64)) if log else values for values, _ in (before, after)]
+    scaled = [
+        np.log10(values.astype(np.float64)) if log else values for values, _ in (before, after)
+    ]
     edges = _bin_edges(
         np.concatenate(scaled), math.log10(threshold) if log and threshold > 0 else threshold
     )
