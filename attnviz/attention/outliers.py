@@ -7,7 +7,7 @@ found by their mean absolute activation on these patches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -134,11 +134,8 @@ class NeuronScores:
         chosen = model.info.prefix + np.flatnonzero(outliers)
         index = torch.from_numpy(chosen).to(batch.device)
         hidden: list[Tensor] = []
-        with torch.inference_mode(), self._hooked(model, hidden):
-            try:
-                model.run(batch)
-            except _Stop:
-                pass
+        with torch.inference_mode(), self._hooked(model, hidden), suppress(_Stop):
+            model.run(batch)
         for layer, values in enumerate(hidden):
             mean = values[index].abs().double().mean(dim=0).cpu().numpy()
             off = (values.abs() < OFF).sum(dim=0).cpu().numpy()

@@ -22,10 +22,10 @@ _MADE_BY = "give a file that attnviz registers wrote"
 
 
 class Neuron(NamedTuple):
-    """One MLP neuron: layer and index, both from 0, and the score that it was chosen by."""
+    """One MLP neuron: its layer, its index there, both from 0, and its score."""
 
     layer: int
-    index: int
+    neuron: int
     score: float
 
 
@@ -52,15 +52,15 @@ class RegisterNeurons:
     @property
     def digest(self) -> str:
         """Hex SHA-256 of the layers and indices: of what test-time registers depend on."""
-        places = sorted((neuron.layer, neuron.index) for neuron in self.neurons)
+        places = sorted(each[:2] for each in self.neurons)
         return hashlib.sha256(json.dumps(places).encode()).hexdigest()
 
     @property
     def by_layer(self) -> dict[int, tuple[int, ...]]:
         """The indices of the neurons of each layer that has any, rising."""
         layers: dict[int, list[int]] = {}
-        for neuron in sorted(self.neurons):
-            layers.setdefault(neuron.layer, []).append(neuron.index)
+        for layer, index, _ in sorted(self.neurons):
+            layers.setdefault(layer, []).append(index)
         return {layer: tuple(indices) for layer, indices in layers.items()}
 
     def to_json(self) -> str:

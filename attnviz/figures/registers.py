@@ -1,4 +1,4 @@
-"""The figure of the ``registers`` command: register neurons, and what test-time registers change."""
+"""The figure of the ``registers`` command: neurons, and what test-time registers change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from attnviz.figures.parts.scale import Limits, common_limits, own_limits, scale
 from attnviz.figures.parts.series import Series, legend_height, series_plot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure
 
@@ -46,7 +46,7 @@ def draw_registers(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> t
     model: without the test-time registers.
     """
     sheet = sheet_of(style, _caption(maps, model, style), RANDOM if model.random_weights else "")
-    norms, masses = _norm_series(maps), _mass_series(maps, model)
+    norms, masses = _norm_series(maps), _mass_series(maps)
     whose = "CLS" if model.has_cls else "all patches"
     plots = [
         partial(series_plot, series=norms, heading="Norm of tokens by layer"),
@@ -66,19 +66,23 @@ def _caption(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> list[st
     registers = "1 register" if maps.count == 1 else f"{maps.count} registers"
     images = "1 image" if maps.images == 1 else f"{maps.images:,} images"
     sizes = dict.fromkeys(theme.size_text(each.image.geometry.model_input) for each in maps.shown)
+    above = f"norm above {theme.number(neurons.threshold, 4)}"
+    within = f"layer {neurons.layer} of {theme.range_text(0, model.depth - 1)}"
+    patches = f"{neurons.outliers:,} of {maps.patch_norm.before.size:,} patches"
     return [
         *model_parts(model),
         f"{images}, {neurons.images:,} with outliers",
         f"input {', '.join(sizes)}",
-        f"outliers: {neurons.outliers:,} of {maps.patch_norm.before.size:,} patches, norm above "
-        f"{theme.number(neurons.threshold, 4)} in layer {neurons.layer} of "
-        f"{theme.range_text(0, model.depth - 1)}",
-        f"neurons of {_layers(neurons.max_layer)}, score: mean |activation| on "
-        "outliers",
-        f"after: {registers} at test time, fed by {len(neurons.neurons)} neurons (Jiang et al. "
-        "2025); norms: means over the images",
+        f"outliers: {patches}, {above} in {within}",
+        f"neurons of {_layers(neurons.max_layer)}, score: mean |activation| on outliers",
+        f"after: {registers} at test time, fed by {_count(len(neurons.neurons))}",
+        "curves: means over the images",
         scale_text(style),
-    ]  # fmt: skip
+    ]
+
+
+def _count(neurons: int) -> str:
+    return "1 neuron" if neurons == 1 else f"{neurons} neurons"
 
 
 def _layers(last: int) -> str:
@@ -100,7 +104,7 @@ def _norm_series(maps: RegistersMaps) -> list[Series]:
     return series
 
 
-def _mass_series(maps: RegistersMaps, model: ModelInfo) -> list[Series]:
+def _mass_series(maps: RegistersMaps) -> list[Series]:
     return [
         Series("Outlier patches, before", maps.outlier_mass.before, BEFORE, 1.3),
         Series("The same patches, after", maps.outlier_mass.after, AFTER, 1.3),
@@ -113,7 +117,9 @@ def _slot(sheet: Sheet) -> float:
     return sheet.width if sheet.width < _NARROW else (sheet.width - 2 * GAP) / 2
 
 
-def _plots(sheet: Sheet, plots: list[Callable[[Page, Rect], None]], heights: list[float]) -> None:
+def _plots(
+    sheet: Sheet, plots: Sequence[Callable[[Page, Rect], None]], heights: list[float]
+) -> None:
     """Two plots side by side, or below each other on a narrow page."""
     slot = _slot(sheet)
     if slot == sheet.width:

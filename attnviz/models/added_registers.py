@@ -34,12 +34,13 @@ def output_projections(blocks: Sequence[Any], name: str) -> list[nn.Linear]:
         UnsupportedModelError: Blocks whose MLP is not a part of its own.
     """
     layers = [getattr(getattr(block, "mlp", None), "fc2", None) for block in blocks]
-    if not all(isinstance(layer, nn.Linear) for layer in layers):
+    found = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    if len(found) < len(layers):
         raise UnsupportedModelError(
             f"{name}: the neurons of its blocks cannot be told apart",
             "register neurons are those of an MLP that is a part of its own",
         )
-    return layers
+    return found
 
 
 def check_neurons(neurons: RegisterNeurons, info: ModelInfo, hidden: int) -> None:

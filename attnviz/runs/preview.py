@@ -63,11 +63,11 @@ def _current_record(request: RunRequest) -> dict[str, object] | None:
     if digest is None and not request.model.random_weights:
         return None
     listed = request.model.test_registers
-    neurons = {} if listed is None else {"neurons_sha256": read_neurons(listed).digest}
-    return neurons | {
+    return {
         "command": kind_of(request.command).name,
         "options": json.loads(json.dumps(run_options(request))),
         "random_weights": request.model.random_weights,
         "like_sha256": second_digest(request.command),
         "weights_sha256": digest,
+        "neurons_sha256": None if listed is None else read_neurons(listed).digest,
     }

@@ -53,8 +53,10 @@ class _Totals:
 
 
 class RegisterFinder:
-    """The search, step by step: ``measure`` every image, ``settle``, ``score`` every image,
-    ``choose``, ``compare`` every image, ``result``. Images come in the same order each time.
+    """The search, step by step, with the images in the same order each time.
+
+    ``measure`` every image, ``settle``, ``score`` every image, ``choose``, ``compare`` every image,
+    ``result``.
 
     Raises:
         UsageError: A layer that the model does not have, or weights without a hash.

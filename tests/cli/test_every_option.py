@@ -12,10 +12,12 @@ from PIL import Image
 
 from attnviz.cli.app import command_with_options
 from attnviz.cli.panels import DRAWING, figure_panels
+from attnviz.domain import sha256_of
 from attnviz.domain.kinds import KINDS
 from attnviz.domain.options import option_fields
 from tests.helpers import checkpoints
 from tests.helpers.photos import save_scene
+from tests.helpers.writer_neurons import neuron_list
 
 OWN = {
     "layer": ["--layer", "0"],
@@ -44,6 +46,9 @@ OWN = {
     "outlier-threshold": ["--outlier-threshold", "0.1"],
     "norm": ["--norm", "linear"],
     "part": ["--part", "q"],
+    "max-layer": ["--max-layer", "2"],
+    "top": ["--top", "3"],
+    "sparse": ["--sparse"],
 }
 """A value of every option that belongs to a kind of figure, other than its default."""
 
@@ -66,6 +71,8 @@ SHARED = {
     "device": ["--device", "mps"],
     "precision": ["--precision", "bfloat16"],
     "positions": ["--positions", "timm"],
+    "test-registers": ["--test-registers", "neurons.json"],
+    "register-count": ["--register-count", "2"],
     "verify": ["--verify"],
     "size": ["--size", "24"],
     "fit": ["--fit", "squash"],
@@ -122,6 +129,8 @@ def outcome(real, tmp_path, tiny_weights):
     checkpoints.save(tmp_path / "other.pth", checkpoints.original(seed=5))
     (tmp_path / "tiny.pth").symlink_to(tiny_weights)
     (tmp_path / "options.toml").write_text("size = 24\n", encoding="utf-8")
+    neurons = neuron_list((0, 1), (1, 2), weights_sha256=sha256_of(tiny_weights.read_bytes()))
+    (tmp_path / "neurons.json").write_text(neurons.to_json(), encoding="utf-8")
     inputs = set(tmp_path.rglob("*"))
 
     def run(*arguments: str):
@@ -176,6 +185,8 @@ COMMANDS = {
     "evolve": ["evolve", "tiny.pth", "other.pth", "--image", "a.png", *WEIGHTS[2:], *QUICK],
     "eval": ["eval", "a.png", "masks", *WEIGHTS],
     "explore": ["explore", "a.png", *WEIGHTS, "--out", "out/page.html"],
+    "registers": ["registers", "a.png", *WEIGHTS, "--dpi", "30", "--threshold", "1", "--out",
+                  "out/n.json"],
 }  # fmt: skip
 
 

@@ -29,9 +29,9 @@ class Series(NamedTuple):
 
 
 def series_plot(page: Page, rect: Rect, series: Sequence[Series], heading: str) -> None:
-    """Curves over positions 0 to n - 1, on an axis from zero to the highest value; the legend below.
+    """Curves over positions 0 to n - 1, on an axis from zero to the highest value.
 
-    ``legend_height`` of the height of ``rect`` is the legend's.
+    ``legend_height`` of the height of ``rect``, at its bottom, is the legend's.
     """
     below = legend_height(series, rect.width)
     plot = rect._replace(height=rect.height - below)

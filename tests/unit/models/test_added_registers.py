@@ -83,7 +83,7 @@ def test_a_gated_mlp_moves_its_hidden_product():
 
 def test_without_neurons_only_a_zero_token_is_added(planted):
     model = planted.with_test_registers(neuron_list())
-    norms, attention = expected(planted, BATCH[0], registers=1)
+    _, attention = expected(planted, BATCH[0], registers=1)
     matrices = dense_attention(model, BATCH[:1]).double().numpy()[:, 0]
     np.testing.assert_allclose(in_order(matrices, 1, 1), attention, rtol=0, atol=2e-5)
     before = dense_attention(planted, BATCH[:1]).double().numpy()[:, 0]
