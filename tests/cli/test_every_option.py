@@ -197,6 +197,8 @@ def test_every_other_option_has_an_effect(command, outcome):
     plain = outcome(*COMMANDS[command])
     assert plain[0] == 0, plain[2]
     values = SHARED | OWN | DRAWN | {"scale": ["--scale", "panel"]}
+    if command == "registers":
+        values |= {"scale": DRAWN["scale"]}
     if command == "eval":
         values |= {"format": ["--format", "csv"]}
     for parameter in command_with_options(command).params:
