@@ -38,6 +38,7 @@ _NARROW = 4.6
 """Width, in inches, below which plots stand below each other."""
 _BAR = 0.125
 _MOST_BARS = 10
+_HEADING = 0.2
 
 
 def draw_registers(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> tuple[Figure, ...]:
@@ -55,7 +56,8 @@ def draw_registers(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> t
     heights = [_PLOT + legend_height(each, _slot(sheet)) for each in (norms, masses)]
     _plots(sheet, plots, heights)
     sheet.skip(0.04)
-    _plots(sheet, [partial(_histogram, maps=maps), partial(_neuron_bars, maps=maps)], [_PLOT] * 2)
+    bars = partial(_neuron_bars, maps=maps)
+    _plots(sheet, [partial(_histogram, maps=maps), bars], [_PLOT, _bars_height(maps)])
     for shown in maps.shown:
         panel_rows(sheet, _panels(shown, style, model), panel_aspect(shown.image))
     return sheet.figures()
@@ -148,11 +150,14 @@ def _histogram(page: Page, rect: Rect, maps: RegistersMaps) -> None:
     )
 
 
+def _bars_height(maps: RegistersMaps) -> float:
+    return _HEADING + _BAR * min(_MOST_BARS, max(1, len(maps.neurons.neurons)))
+
+
 def _neuron_bars(page: Page, rect: Rect, maps: RegistersMaps) -> None:
     """The strongest neurons as bars from zero, each with layer, index and score."""
     found = maps.neurons.neurons
-    room = int((rect.height - 0.2) / _BAR)
-    shown = found[: min(_MOST_BARS, room)]
+    shown = found[:_MOST_BARS]
     heading = "Strongest neurons, by score"
     if len(shown) < len(found):
         heading = f"Strongest neurons, {len(shown)} of {len(found)}, by score"
@@ -163,7 +168,7 @@ def _neuron_bars(page: Page, rect: Rect, maps: RegistersMaps) -> None:
     length = rect.right - left - max(map(theme.text_width, values)) - 0.06
     highest = max((score for _, _, score in shown), default=0.0) or 1.0
     for row, ((_, _, score), name, value) in enumerate(zip(shown, names, values, strict=True)):
-        top = rect.top + 0.2 + row * _BAR
+        top = rect.top + _HEADING + row * _BAR
         base = top + _BAR - 0.035
         page.text(left - 0.05, base, name, align="right", colour=theme.QUIET)
         width = max(length * score / highest, 0.005)

@@ -17,6 +17,7 @@ import yaml
 import attnviz.runs
 from attnviz.cli.app import app, command_with_options, main
 from attnviz.cli.commands import COMMANDS
+from tests.helpers.writer_neurons import neuron_list
 
 ROOT = Path(__file__).resolve().parents[2]
 # docs/cli.md is generated, and tests/cli checks its examples.
@@ -63,6 +64,10 @@ def command_lines() -> list[tuple[str, list[str]]]:
     return [(name, call) for name, call in found if "COMMAND" not in call]
 
 
+_READING = {"render", "info", "eval", "evolve", "explore", "merge", "compare", "registers"}
+"""Commands that read files which the documents only name."""
+
+
 def known_options() -> set[str]:
     group = typer.main.get_command(app)
     return {
@@ -77,6 +82,7 @@ def known_options() -> set[str]:
 def workplace(tmp_path, monkeypatch):
     """A folder that looks like the root of the repository to what is read there."""
     (tmp_path / "sample_images").symlink_to(ROOT / "sample_images")
+    (tmp_path / "neurons.json").write_text(neuron_list((0, 1)).to_json(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -97,7 +103,7 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
     for file in FILES:
         toml = re.search(rf"# {re.escape(file)}\n(.*?)\n\n", TEXTS["docs/ci-and-shell.md"], re.S)
         Path(file).write_text(toml.group(1).replace("    ", ""), encoding="utf-8")
-    if arguments[0] in {"render", "info", "eval", "evolve", "explore", "merge", "compare"}:
+    if arguments[0] in _READING:
         # These read files that the documents only name; that they parse is what counts here.
         command = command_with_options(arguments[0])
         command.make_context(arguments[0], arguments[1:])
@@ -147,6 +153,7 @@ def test_there_are_command_lines_of_every_command():
         "info",
         "eval",
         "explore",
+        "registers",
     }
 
 

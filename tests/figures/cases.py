@@ -9,6 +9,7 @@ import numpy as np
 from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Rows, Scale, Size
 from attnviz.figures import draw, draw_comparison, draw_distributions
 from attnviz.figures.evolve import draw_evolution, draw_frames
+from attnviz.figures.registers import draw_registers
 from tests.figures import samples
 
 DPI = 80
@@ -133,6 +134,11 @@ def _qkv(image, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
     return draw(maps, image, model or samples.model_info(), style)
 
 
+def _registers(images, count=10, **style):
+    maps = samples.registers_maps(images, count=count)
+    return draw_registers(maps, samples.model_info(), _style(**style))
+
+
 def _evolve(image, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
     maps = samples.evolution_maps(image.geometry.grid, checkpoints, count, rows, jaccard=mask)
     return draw_evolution(
@@ -242,6 +248,8 @@ CASES = {
     "evolve-column": lambda: _evolve(_portrait(), 7, 6, width=COLUMN),
     "evolve-layers": lambda: _evolve(_cropped(), 7, 12, rows=Rows.LAYERS),
     "evolve-frames": _frame,
+    "registers": lambda: _registers((_square(), _landscape())),
+    "registers-column": lambda: _registers((_portrait(),), count=1, width=COLUMN),
     "summary": lambda: _summary(12, 6),
     "summary-column": lambda: _summary(1, 6, COLUMN),
 }

@@ -32,8 +32,51 @@ from attnviz.domain import (
     ScoreMaps,
     Size,
 )
+from attnviz.domain.register_neurons import Neuron, RegisterNeurons
+from attnviz.domain.registers import BeforeAfter, RegistersMaps, ShownImage
 
 PHOTOGRAPHS = Path(__file__).parents[2] / "sample_images"
+
+
+def registers_maps(images, depth=12, count=10) -> RegistersMaps:
+    """Outliers in a corner and on an edge, which a register takes over."""
+    rng = np.random.default_rng(2)
+    rise = np.linspace(3, 14, depth).astype(np.float32)
+    spike = rise + np.where(np.arange(depth) > 4, 110, 0).astype(np.float32)
+    mass = np.where(np.arange(depth) > 4, 0.5, 0.02).astype(np.float32)
+    shown = []
+    for image in images:
+        grid = image.geometry.grid
+        norm = rng.normal(14, 2, grid).clip(5).astype(np.float32)
+        outliers = np.zeros(grid, bool)
+        outliers[0, 0] = outliers[1, -2:] = True
+        attention = rows(1, grid, seed=3)[0][0]
+        spots = attention + 6 * attention.max() * outliers
+        before = np.where(outliers, 120, norm).astype(np.float32)
+        spots = (spots / spots.sum()).astype(np.float32)
+        shown.append(
+            ShownImage(image, BeforeAfter(spots, attention), BeforeAfter(before, norm), outliers)
+        )
+    norms = BeforeAfter(*(np.concatenate([getattr(each.norm, when).ravel() for each in shown])
+                          for when in ("before", "after")))  # fmt: skip
+    found = tuple(Neuron(5 - n % 3, 37 * n + 11, 8.0 / (n + 1)) for n in range(count))
+    total = sum(int(each.outliers.sum()) for each in shown)
+    neurons = RegisterNeurons(
+        "sample", "0" * 64, None, depth - 1, 60.0, 5, len(shown), total, found
+    )
+    return RegistersMaps(
+        neurons=neurons,
+        count=1,
+        images=len(shown),
+        median_norm=BeforeAfter(rise, 0.95 * rise),
+        largest_norm=BeforeAfter(spike, 1.4 * rise),
+        cls_norm=BeforeAfter(1.1 * rise, 1.15 * rise),
+        register_norm=0.9 * spike,
+        patch_norm=norms,
+        outlier_mass=BeforeAfter(mass, 0.02 * np.ones_like(mass)),
+        register_mass=0.95 * mass,
+        shown=tuple(shown),
+    )
 
 
 def model_info(**changes) -> ModelInfo:
