@@ -116,8 +116,9 @@ class RegisterFinder:
         self._threshold = outlier_threshold(patches) if wanted is None else wanted
         highest = float(patches.max())
         if not highest > self._threshold:
+            images = "1 image" if len(self._norms) == 1 else f"{len(self._norms)} images"
             raise AttentionError(
-                f"no patch of {len(self._norms)} images is an outlier: the largest norm in layer "
+                f"no patch of {images} is an outlier: the largest norm in layer "
                 f"{self._layer} is {highest:.4g}, the threshold {self._threshold:.4g}",
                 "nothing is written; --threshold and --layer set what counts as an outlier",
             )
