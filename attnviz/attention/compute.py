@@ -63,6 +63,12 @@ def query_cells(request: Any, geometry: FitGeometry) -> list[tuple[int, int]]:
             )
     for x, y in request.points:
         cell = geometry.cell_at(y, x)
+        if cell is None and geometry.edge and geometry.in_region(y, x):
+            raise ImageError(
+                f"point x={x:g}, y={y:g} lies in the edge of {geometry.edge:g} input pixels that "
+                "has no cell, since patches overlap",
+                "choose a point further inside, or omit --stride",
+            )
         if cell is None:
             raise ImageError(
                 f"point x={x:g}, y={y:g} lies outside what the model sees of the image "

@@ -168,7 +168,8 @@ def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
     if needed <= WHOLE_LIMIT_BYTES:
         return
     fitting = math.isqrt(WHOLE_LIMIT_BYTES // whole_bytes(heads, 1))
-    side = math.isqrt(max(fitting - info.prefix, 1)) * info.patch
+    cells = math.isqrt(max(fitting - info.prefix, 1))
+    side = ((cells - 1) * info.step + info.patch) // info.patch * info.patch
     raise MemoryNeededError(
         f"the whole matrices of {heads} heads and {tokens:,} tokens take {needed / 1e9:.1f} GB, "
         f"more than the limit of {WHOLE_LIMIT_BYTES / 1e9:g} GB",
@@ -178,7 +179,8 @@ def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
 
 def tokens_of(info: ModelInfo, size: Size) -> int:
     """N of a model input size."""
-    return info.prefix + (size.height // info.patch) * (size.width // info.patch)
+    grid = info.grid_of(size)
+    return info.prefix + grid.height * grid.width
 
 
 def largest_side(
@@ -187,11 +189,12 @@ def largest_side(
     """Side in pixels of the largest square input that fits, a multiple of the patch."""
     low, high = 1, 1 << 14
     while low < high:
-        cells = (low + high + 1) // 2
-        if needed_bytes(info, info.prefix + cells * cells, command, device) <= SHARE * free:
-            low = cells
+        middle = (low + high + 1) // 2
+        tokens = tokens_of(info, Size(middle * info.patch, middle * info.patch))
+        if needed_bytes(info, tokens, command, device) <= SHARE * free:
+            low = middle
         else:
-            high = cells - 1
+            high = middle - 1
     return low * info.patch
 
 

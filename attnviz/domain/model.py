@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from attnviz.domain.choices import Positions
-from attnviz.domain.geometry import Size
+from attnviz.domain.geometry import Size, grid_of
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class ModelInfo:
     known size a model is that only the shapes of its weights chose ("ViT-B/16"); empty where
     something names the model. ``statistics_assumed``: nothing says which ``mean`` and ``std`` the
     model was trained with. ``arithmetic``: what a pass computes in.
+    ``stride``: the distance between patches that overlap, in pixels; None where they do not.
     ``checkpoint_key``: the entry of a training checkpoint that was loaded.
     """
 
@@ -64,6 +65,7 @@ class ModelInfo:
     arithmetic: str = ""
     checkpoint_key: str | None = None
     test_registers: AddedRegisters | None = None
+    stride: int | None = None
 
     @property
     def prefix_names(self) -> tuple[str, ...]:
@@ -76,6 +78,21 @@ class ModelInfo:
     def title(self) -> str:
         """What figures call the model: its name, and its shape where that is all that chose it."""
         return f"{self.name}, shape of {self.shape}" if self.shape else self.name
+
+    @property
+    def step(self) -> int:
+        """The distance between the corners of neighbouring patches, in pixels."""
+        return self.stride or self.patch
+
+    def grid_of(self, size: Size) -> Size:
+        """Rows and columns of patches of a model input."""
+        return grid_of(size, self.patch, self.stride)
+
+    @property
+    def patches_text(self) -> str:
+        """What the patches are: "8 px patches", or "8 px patches every 4 px"."""
+        every = "" if self.stride is None else f" every {self.stride} px"
+        return f"{self.patch} px patches{every}"
 
     @property
     def remarks(self) -> tuple[str, ...]:

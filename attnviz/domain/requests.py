@@ -67,6 +67,7 @@ class ModelRequest:
 
     ``name`` None: whatever the checkpoint says it is, or the default model without one.
     ``positions`` None: the rule of the code that the weights come with.
+    ``stride``: in pixels; None is the patch, so that patches do not overlap.
     ``test_registers``: a file of register neurons; ``register_count`` None: one register.
     ``args``: sizes of one's own (width, depth, heads, patch, ...) for a checkpoint.
 
@@ -114,6 +115,13 @@ class ModelRequest:
         choice(Positions),
         "Whose rule resizes the position embedding to another grid.",
         show="the rule of the model's own code",
+    )
+    stride: int | None = option(
+        None,
+        number("S", least=1, type=int),
+        "Distance between patches in pixels, a divisor of the patch: finer maps of patches that "
+        "overlap, for (patch / S)^4 times the work of attention.",
+        show="the patch",
     )
     test_registers: Path | None = option(
         None,

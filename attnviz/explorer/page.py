@@ -119,7 +119,7 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
     facts = {
         "version": VERSION,
         "name": _readable(content.name),
-        "model": ", ".join([info.title, *info.remarks]),
+        "model": ", ".join([info.title, *info.remarks, *_overlap(content.provenance)]),
         "random": info.random_weights,
         "grid": list(content.provenance.geometry.grid),
         "prefix": token_names(info),
@@ -134,6 +134,14 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
         "overlay": {"alpha": DEFAULT_ALPHA, "weights": _overlay_weights()},
     }
     return facts, blocks
+
+
+def _overlap(provenance: Provenance) -> list[str]:
+    """How far apart the patches are where they overlap, and what of the image has no cell."""
+    if provenance.model.stride is None:
+        return []
+    edge = f"{provenance.geometry.edge:g} input px at the edges have no cell and are not shown"
+    return [provenance.model.patches_text, edge]
 
 
 def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
@@ -80,7 +81,9 @@ def _columns(
     """The columns, and the panels of every row: the image, then one per map and head."""
     one_image = len({row.image.name for row in rows}) == 1 and not _titles_name_images(rows)
     columns = [Column((theme.printable(rows[0].image.name) if one_image else "Picture",))]
-    panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
+    panels: list[list[Panel | None]] = [
+        [_placed(image_panel(row.image, _marks(row)), row)] for row in rows
+    ]
     scales = _scales(rows, style)
     for name in rows[0].maps:
         maps = [row.maps[name] for row in rows]
@@ -90,8 +93,14 @@ def _columns(
         for index in range(count):
             columns.append(Column(_titles(name, maps, index), limits, group))
             for row, compared, line in zip(rows, maps, panels, strict=True):
-                line.append(_panel(row, compared, index, limits, style))
+                panel = _panel(row, compared, index, limits, style)
+                line.append(None if panel is None else _placed(panel, row))
     return columns, panels
+
+
+def _placed(panel: Panel, row: ComparedRow) -> Panel:
+    """A panel whose cells lie where those of the row do."""
+    return replace(panel, margins=row.image.geometry.margins)
 
 
 def _scales(rows: Sequence[ComparedRow], style: DrawStyle) -> dict[str, Limits | None]:
@@ -177,16 +186,16 @@ def _panel(
 
 def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     """The foot: each model once, with each of its input sizes and its layer; then the scale."""
-    sizes: dict[tuple[str, int, str], dict[str, None]] = {}
+    sizes: dict[tuple[str, str, str], dict[str, None]] = {}
     for row in rows:
         geometry = row.image.geometry
         size, grid = geometry.model_input, geometry.grid
         sizes_text = f"{theme.size_text(size)} ({theme.size_text(grid)} patches)"
-        key = (_label(row), row.model.patch, _layer_text(row))
+        key = (_label(row), _patches(row), _layer_text(row))
         sizes.setdefault(key, {})[sizes_text] = None
     parts = [
-        f"{label}: patches of {patch} px, input {', '.join(texts)}{layer}"
-        for (label, patch, layer), texts in sizes.items()
+        f"{label}: {patches}, input {', '.join(texts)}{layer}"
+        for (label, patches, layer), texts in sizes.items()
     ]
     maps = _present(rows)
     of_output = [
@@ -215,6 +224,15 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
             f"PCA: components of each row's own {whose} as red, green, blue, {PERCENTILES_TEXT}"
         )
     return list(dict.fromkeys(parts))
+
+
+def _patches(row: ComparedRow) -> str:
+    """The size of the patches, and where they overlap how far apart they are."""
+    model, geometry = row.model, row.image.geometry
+    if model.stride is None:
+        return f"patches of {model.patch} px"
+    every = f"patches of {model.patch} px every {model.stride} px"
+    return f"{every} (no cell at the edges: {geometry.edge:g} px)"
 
 
 def _label(row: ComparedRow) -> str:

@@ -46,7 +46,8 @@ def draw_registers(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> t
 
     model: without the test-time registers.
     """
-    sheet = sheet_of(style, _caption(maps, model, style), RANDOM if model.random_weights else "")
+    caption = [part for part in _caption(maps, model, style) if part]
+    sheet = sheet_of(style, caption, RANDOM if model.random_weights else "")
     norms, masses = _norm_series(maps), _mass_series(maps)
     whose = "CLS" if model.has_cls else "all patches"
     plots = [
@@ -75,6 +76,7 @@ def _caption(maps: RegistersMaps, model: ModelInfo, style: DrawStyle) -> list[st
         *model_parts(model),
         f"{images}, {neurons.images:,} with outliers",
         f"input {', '.join(sizes)}",
+        model.patches_text if model.stride else "",
         f"outliers: {patches}, {above} in {within}",
         f"neurons of {_layers(neurons.max_layer)}, score: mean |activation| on outliers",
         f"after: {registers} at test time, fed by {_count(len(neurons.neurons))}",
@@ -178,12 +180,13 @@ def _neuron_bars(page: Page, rect: Rect, maps: RegistersMaps) -> None:
 
 def _panels(shown: ShownImage, style: DrawStyle, model: ModelInfo) -> list[Panel]:
     whose = "CLS" if model.has_cls else "Mean"
-    edges = _edges(shown)
-    return [
+    edges, margins = _edges(shown), shown.image.geometry.margins
+    panels = [
         image_panel(shown.image, edges),
         *_pair((f"{whose} attention", whose), shown.attention, style, ()),
         *_pair(("Norm",), shown.norm, style, edges),
     ]
+    return [replace(panel, margins=margins) for panel in panels]
 
 
 def _pair(

@@ -12,7 +12,7 @@ from attnviz.domain import DEFAULT_CMAP, RelevanceMethod, Scale, Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import prefix_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
-from attnviz.figures.parts.overlay import enlarge, model_view, overlay
+from attnviz.figures.parts.overlay import enlarge, model_view, on_cells, overlay
 from attnviz.figures.parts.panels import (
     Panel,
     image_panel,
@@ -128,5 +128,9 @@ def _signed_overlay(
     image: FigureImage, values: FloatArray, limits: Limits, style: DrawStyle, size: Size
 ) -> ByteArray:
     """Signed values over the image, with more weight the further from 0."""
-    sampled = enlarge(values, size, style.interpolation)
-    return overlay(model_view(image, size), sampled, limits, style.cmap, style.alpha, signed=True)
+
+    def draw(pixels: ByteArray) -> ByteArray:
+        sampled = enlarge(values, Size(*pixels.shape[:2]), style.interpolation)
+        return overlay(pixels, sampled, limits, style.cmap, style.alpha, signed=True)
+
+    return on_cells(model_view(image, size), image.geometry, draw)

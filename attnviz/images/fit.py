@@ -85,6 +85,7 @@ def prepare(
     """
     size = as_size(size)
     geometry = plan_fit(image.size, info.patch, info.native_size, size, fit)
+    geometry = replace(geometry, stride=info.stride)
     content = _resample(image.pixels, geometry, info.interpolation)
     tensor = np.zeros((3, *geometry.model_input), dtype=np.float32)
     height, width = content.shape[:2]

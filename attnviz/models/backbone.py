@@ -19,6 +19,7 @@ from attnviz.errors import UsageError
 from attnviz.models.added_registers import RegisterEdit, check_neurons, output_projections
 from attnviz.models.device import exact_float32
 from attnviz.models.head import ClassHead
+from attnviz.models.overlap import overlapping
 from attnviz.models.positions import PositionTable
 from attnviz.models.precision import product_type, products_in
 
@@ -129,11 +130,11 @@ class Backbone:
 
     def run(self, batch: Tensor) -> Tensor:
         """The plain forward pass: (B, 3, h, w) to the tokens after the last norm, (B, N, width)."""
-        height, width = batch.shape[-2:]
-        grid = Size(height // self.info.patch, width // self.info.patch)
+        grid = self.info.grid_of(Size(*batch.shape[-2:]))
         products = products_in(self.dtype, self.module, self.device)
         registers = self._registers.active() if self._registers else nullcontext()
-        with self.exact_arithmetic(), self._positions.at(grid), registers, products:
+        overlap = overlapping(self.module, self.info.patch, self.info.stride)
+        with self.exact_arithmetic(), self._positions.at(grid), overlap, registers, products:
             forward: Any = self.module.forward_features
             tokens: Tensor = forward(batch)
             return tokens

@@ -16,11 +16,12 @@ from attnviz.models.adapt import adapted
 from attnviz.models.architecture import native_size, size_of
 from attnviz.models.assign import load_strictly, move
 from attnviz.models.backbone import Backbone, keep_to_available_cores
-from attnviz.models.catalogue import ModelSpec
+from attnviz.models.catalogue import ModelSpec, stride_of
 from attnviz.models.choose import Choice, Weights, choose_model, find_weights
 from attnviz.models.device import arithmetic_of, choose_device, torch_dtype
 from attnviz.models.head import class_head
 from attnviz.models.identify import check_against
+from attnviz.models.overlap import check_overlap
 from attnviz.models.precision import product_type
 from attnviz.models.weights.checkpoint import Checkpoint
 from attnviz.models.weights.hub import repository_of
@@ -85,6 +86,10 @@ def assemble(request: ModelRequest, weights: Weights) -> Backbone:
         arithmetic=arithmetic_of(product_type(module)),
     )
     offset = rule is Positions.ORIGINAL and _scales_by_offset(choice.spec, checkpoint, info)
+    stride = stride_of(request.stride, info.patch)
+    if stride is not None:
+        check_overlap(module, info.name)
+        info = dataclasses.replace(info, stride=stride)
     backbone = Backbone(module, info, offset=offset, notes=notes, head=head)
     if request.test_registers is None:
         return backbone

@@ -31,7 +31,7 @@ VERSION = 1
 def to_dict(provenance: Provenance) -> dict[str, Any]:
     """The record as JSON-ready values; sizes as [height, width]."""
     model = dataclasses.asdict(provenance.model)
-    for name in ("checkpoint_key", "test_registers"):
+    for name in ("checkpoint_key", "test_registers", "stride"):
         if model[name] is None:
             del model[name]
     geometry = provenance.geometry

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Interpolation, Size
-from attnviz.figures.parts.overlay import dimmed, enlarge, mix, model_view
+from attnviz.figures.parts.overlay import dimmed, enlarge, mix, model_view, on_cells
 from attnviz.figures.parts.panels import Panel
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def components_panel(
         partial(_panel_pixels, colours, style.interpolation, image, mask),
         Size(*components.shape[:2]) if crisp else None,
         swatch=swatch,
+        of_cells=mask is None,
     )
 
 
@@ -77,14 +78,23 @@ def _panel_pixels(
     if mask is None:
         return _pixels(colours, how, size)
     # There is nothing to interpolate with at the border of a foreground.
-    inside = enlarge(mask.astype(np.float32), size, Interpolation.NEAREST) > 0
     background = dimmed(model_view(image, size), np.zeros_like(mask))
-    drawn = _pixels(colours, Interpolation.NEAREST, size)
-    return np.asarray(np.where(inside[..., None], drawn, background), np.uint8)
+
+    def draw(pixels: ByteArray) -> ByteArray:
+        part = Size(*pixels.shape[:2])
+        inside = enlarge(mask.astype(np.float32), part, Interpolation.NEAREST) > 0
+        drawn = _pixels(colours, Interpolation.NEAREST, part)
+        return np.asarray(np.where(inside[..., None], drawn, pixels), np.uint8)
+
+    return on_cells(background, image.geometry, draw)
 
 
 def _overlay_pixels(
     colours: FloatArray, style: DrawStyle, image: FigureImage, size: Size
 ) -> ByteArray:
-    weight = np.full(tuple(size), _OVERLAY_WEIGHT * style.alpha, np.float32)
-    return mix(model_view(image, size), _pixels(colours, style.interpolation, size), weight)
+    def draw(pixels: ByteArray) -> ByteArray:
+        part = Size(*pixels.shape[:2])
+        weight = np.full(tuple(part), _OVERLAY_WEIGHT * style.alpha, np.float32)
+        return mix(pixels, _pixels(colours, style.interpolation, part), weight)
+
+    return on_cells(model_view(image, size), image.geometry, draw)

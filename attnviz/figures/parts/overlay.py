@@ -17,6 +17,8 @@ from attnviz.errors import UsageError
 from attnviz.figures.parts.scale import FLAT, Limits, common_limits, own_limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from attnviz.domain import (
@@ -127,12 +129,12 @@ def blend(
     alpha: float,
     interpolation: Interpolation,
 ) -> ByteArray:
-    """The image at its own size with a map (gh, gw) over the region that the model saw.
+    """The image at its own size with a map (gh, gw) over the region that the cells cover.
 
     Pixels are unchanged where the map is at its low limit, and where their centre lies outside the
     region.
     """
-    region, (height, width) = geometry.region, pixels.shape[:2]
+    region, (height, width) = geometry.covered, pixels.shape[:2]
     y = _pixel_centres(height, region.top, region.bottom, values.shape[0])
     x = _pixel_centres(width, region.left, region.right, values.shape[1])
     top, bottom = _inside(y, values.shape[0])
@@ -179,6 +181,30 @@ def model_view(image: FigureImage, size: Size) -> ByteArray:
         views[size] = visible_region(image.pixels, image.geometry, size)
         views[size].flags.writeable = False
     return views[size]
+
+
+def on_cells(
+    pixels: ByteArray, geometry: FitGeometry, draw: Callable[[ByteArray], ByteArray]
+) -> ByteArray:
+    """Pixels (h, w, 3) of all that the model saw, with ``draw`` applied to what cells cover."""
+    margins = geometry.margins
+    if not any(margins):
+        return draw(pixels)
+    y, x = (round(share * side) for share, side in zip(margins, pixels.shape, strict=False))
+    out = pixels.copy()
+    inner = (slice(y, pixels.shape[0] - y), slice(x, pixels.shape[1] - x))
+    out[inner] = draw(pixels[inner])
+    return out
+
+
+def dimmed_cells(pixels: ByteArray, geometry: FitGeometry, kept: BoolArray) -> ByteArray:
+    """``dimmed`` of all that the model saw; what has no cell is not kept."""
+    if not any(geometry.margins):
+        return dimmed(pixels, kept)
+    faded = dimmed(pixels, np.zeros_like(kept))
+    view = on_cells(pixels, geometry, lambda part: dimmed(part, kept))
+    drawn = on_cells(np.zeros_like(pixels), geometry, np.ones_like) > 0
+    return np.asarray(np.where(drawn, view, faded), np.uint8)
 
 
 def grey(pixels: ByteArray) -> FloatArray:
