@@ -101,7 +101,9 @@ class _Between(TorchFunctionMode):
         count = (len(made) - 1) * self._parts + 1
         steps = torch.arange(count, dtype=torch.float64, device=made.device) / self._parts
         dtype = made.dtype if made.is_floating_point() else torch.float32
-        return (values[0] + steps * (values[1] - values[0])).to(dtype)
+        between = (values[0] + steps * (values[1] - values[0])).to(dtype)
+        between[:: self._parts] = made  # to the bit
+        return between
 
 
 def _unsupported() -> UnsupportedModelError:

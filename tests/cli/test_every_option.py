@@ -71,6 +71,7 @@ SHARED = {
     "device": ["--device", "mps"],
     "precision": ["--precision", "bfloat16"],
     "positions": ["--positions", "timm"],
+    "stride": ["--stride", "4"],
     "test-registers": ["--test-registers", "neurons.json"],
     "register-count": ["--register-count", "2"],
     "verify": ["--verify"],
