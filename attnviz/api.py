@@ -95,13 +95,15 @@ def load_model(
     device: str = "auto",
     precision: Precision | str = Precision.FLOAT32,
     positions: Positions | str | None = None,
+    stride: int | None = None,
     test_registers: str | Path | None = None,
     register_count: int | None = None,
     **sizes: int,
 ) -> Backbone:
     """A model by name, from a checkpoint, or both; ``sizes`` as ``--model-arg`` (depth=6, ...).
 
-    ``test_registers``: a list of neurons that ``attnviz registers`` wrote; ``register_count`` test-
+    ``stride``: pixels from patch to patch, a divisor of the patch, for finer maps of patches that
+    overlap. ``test_registers``: a list of neurons that ``attnviz registers`` wrote; ``register_count`` test-
     time registers, by default one, are added. A list that is not in a file goes through
     ``model.with_test_registers``.
 
@@ -118,6 +120,7 @@ def load_model(
             device=device,
             precision=Precision(precision),
             positions=None if positions is None else Positions(positions),
+            stride=stride,
             test_registers=None if test_registers is None else path_of(test_registers),
             register_count=register_count,
             args=sizes,
