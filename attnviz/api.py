@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 _Maps = TypeVar("_Maps", bound=Maps)
 
 
-def load_model(
+def load_model(  # noqa: PLR0913 - the options of a model
     name: str | None = None,
     *,
     checkpoint: str | Path | None = None,
@@ -102,10 +102,19 @@ def load_model(
 ) -> Backbone:
     """A model by name, from a checkpoint, or both; ``sizes`` as ``--model-arg`` (depth=6, ...).
 
-    ``stride``: pixels from patch to patch, a divisor of the patch, for finer maps of patches that
-    overlap. ``test_registers``: a list of neurons that ``attnviz registers`` wrote; ``register_count`` test-
-    time registers, by default one, are added. A list that is not in a file goes through
-    ``model.with_test_registers``.
+    Args:
+        name: Of ``attnviz models``, a plain ViT of timm, or ORG/NAME of the hub.
+        checkpoint: A file, or a Hugging Face folder.
+        checkpoint_key: Which entry of a training checkpoint to take.
+        random_weights: An untrained model.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``.
+        precision: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+        positions: Whose rule resizes positions; None: that of the model's own code.
+        stride: Pixels from patch to patch, a divisor of the patch; None: the patch.
+        test_registers: A list of neurons that ``attnviz registers`` wrote; one that is not in a
+            file goes through ``model.with_test_registers``.
+        register_count: How many test-time registers to add; None: one.
+        **sizes: Of your own model.
 
     Raises:
         UsageError: A name, device, size or path that does not exist.

@@ -13,6 +13,7 @@ from attnviz.cli.toml_file import load_toml
 from attnviz.domain.kinds import KINDS, kind_of
 from attnviz.errors import UsageError
 from tests.helpers import kinds
+from tests.helpers.writer_neurons import neuron_list
 
 ROOT = Path(__file__).resolve().parents[2]
 """The commands of the gallery."""
@@ -31,7 +32,8 @@ WRITTEN = {
     "residual": "0.3", "discard-ratio": "0", "discard": '"before"', "start-layer": "1",
     "layers-shown": "[2, -1]", "at": "[[3, 7], [0, 0]]", "xy": '["9,8.5"]', "keep-ratio": "0.7",
     "csv": "true", "norm": '"linear"', "part": '["q", "v"]', "foreground": "true",
-    "flip-foreground": "true", "outlier-threshold": "9.5",
+    "flip-foreground": "true", "outlier-threshold": "9.5", "stride": "4",
+    "test-registers": '"n.json"', "register-count": "2",
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
 
@@ -88,6 +90,7 @@ def test_every_option_means_what_it_means_on_the_command_line(
 ):
     monkeypatch.chdir(tmp_path)
     Path("w.pth").touch()
+    Path("n.json").write_text(neuron_list((0, 1)).to_json(), encoding="utf-8")
     options = options_of(command)
     names = [name for name in options if name not in {*LEFT_OUT, *KINDS[command].unused}]
     assert set(names) <= WRITTEN.keys()
@@ -238,4 +241,4 @@ def test_lines_of_keys_in_a_file_that_makes_it_hard(tmp_path):
 
 def test_the_sets_of_this_repository_can_be_read():
     figures = read_figure_set(ROOT / "configs" / "gallery.toml")
-    assert sorted(kind_of(f.request.command).name for f in figures) == sorted(kinds.ALL)
+    assert {kind_of(f.request.command).name for f in figures} == set(kinds.ALL)
