@@ -44,6 +44,12 @@ def _padded():
     return samples.image_of(samples.photograph(), (14, 14), region=region)
 
 
+def _overlapping():
+    """Patches of 16 pixels every 4, so that the edges without a cell are wide."""
+    image = samples.image_of(samples.photograph("astronaut.jpg"), (7, 7), patch=16)
+    return replace(image, geometry=replace(image.geometry, stride=4))
+
+
 def _tiny():
     return samples.image_of(samples.photograph(), (2, 2))
 
@@ -250,6 +256,16 @@ CASES = {
     "evolve-frames": _frame,
     "registers": lambda: _registers((_square(), _landscape())),
     "registers-column": lambda: _registers((_portrait(),), count=1, width=COLUMN),
+    "heads-stride": lambda: _heads(
+        _overlapping(), _style(), 4, samples.model_info(heads=4, patch=16, stride=4), threshold=0.6
+    ),
+    "features-stride": lambda: _features(
+        _overlapping(),
+        _style(),
+        [(3, 5), (20, 15)],
+        samples.model_info(patch=16, stride=4),
+        foreground=True,
+    ),
     "summary": lambda: _summary(12, 6),
     "summary-column": lambda: _summary(1, 6, COLUMN),
 }

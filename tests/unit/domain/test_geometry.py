@@ -8,16 +8,17 @@ import torch
 
 from attnviz.attention import memory
 from attnviz.attention.compute import query_cells
-from attnviz.domain import Box, FitGeometry, Size
+from attnviz.domain import Box, FitGeometry, Interpolation, Size
 from attnviz.domain.geometry import grid_of
 from attnviz.domain.kinds import HeadsRequest, PatchRequest, RolloutRequest
 from attnviz.domain.mass_mask import cell_numbers, on_pixels
 from attnviz.errors import ImageError
 from attnviz.explorer.picture import seen
 from attnviz.figures.parts.layout import Rect
-from attnviz.figures.parts.overlay import dimmed_cells, on_cells
+from attnviz.figures.parts.overlay import blend, dimmed_cells, on_cells
 from attnviz.figures.parts.page import Page
 from attnviz.figures.parts.panels import Panel, draw_panel
+from attnviz.figures.parts.scale import Limits
 from tests.figures.samples import model_info
 
 # An image of 96 x 64 pixels, of which rows 8 to 88 are seen as 40 x 32 input pixels: two image
@@ -90,6 +91,17 @@ def test_overlays_leave_the_edges_alone():
     assert (shown[2:6, 2:6] == 200).all()
     assert (shown[:2] != 200).all()
     assert (shown[6:, 6:] != 200).all()
+
+
+def test_overlay_files_leave_the_edges_alone():
+    pixels = np.full((96, 64, 3), 200, np.uint8)
+    values = np.linspace(0.5, 1, 63).reshape(9, 7).astype(np.float32)
+    drawn = blend(pixels, values, FINE, Limits(0, 1), "inferno", 1.0, Interpolation.NEAREST)
+    changed = (drawn != pixels).any(axis=-1)
+    assert changed[12:84, 4:60].all()
+    changed[12:84, 4:60] = False
+    assert not changed.any()
+    assert len(np.unique(drawn[12:20, 4:12])) == 1  # the first cell
 
 
 def test_a_map_is_drawn_inside_its_edges():

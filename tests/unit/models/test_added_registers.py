@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -186,6 +187,27 @@ def test_rotation_leaves_registers_out(registers):
 def test_a_list_for_something_else_is_refused(planted, neurons, message):
     with pytest.raises(UsageError, match=message):
         planted.with_test_registers(neurons)
+
+
+def test_replicas_and_pickled_models_have_the_registers_too(planted):
+    model = planted.with_test_registers(neuron_list(*PLACES), 2)
+    expected_tokens = model.run(BATCH)
+    for other in (model.replica(), pickle.loads(pickle.dumps(model)), model.to("cpu")):
+        assert torch.equal(other.run(BATCH), expected_tokens)
+
+
+def test_a_norm_before_the_blocks_takes_the_zero_token_as_any_other():
+    plain = with_hash(tiny_vit(pre_norm=True))
+    torch.nn.init.normal_(plain.module.norm_pre.bias)
+    model = plain.with_test_registers(neuron_list())
+    entering = []
+    handle = model.module.blocks[0].register_forward_pre_hook(
+        lambda _m, given: entering.append(given[0])
+    )
+    model.run(BATCH)
+    handle.remove()
+    bias = plain.module.norm_pre.bias
+    torch.testing.assert_close(entering[0][:, 1], bias.expand(len(BATCH), -1))
 
 
 def test_a_model_with_test_registers_takes_no_more(planted):
