@@ -6,9 +6,11 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import DEFAULT_OUT, PreparedImage
+from attnviz.domain import DEFAULT_OUT, PreparedImage, Query
 from attnviz.domain.events import Done, Event, Failed, Started, Step
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.domain.options import request_options
+from attnviz.domain.register_neurons import read_neurons
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.figures.names import missing_glyphs
 from attnviz.figures.registers import draw_registers
@@ -20,6 +22,7 @@ from attnviz.models.load import load_backbone
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.output.record import to_dict
 from attnviz.output.write import write_figures, write_npz, write_text
+from attnviz.stages.plan import check_before_loading
 from attnviz.stages.read import prepare_image, provenance_of
 from attnviz.stages.registers import STEPS, RegisterFinder, find_registers
 from attnviz.storage import same_file
@@ -47,15 +50,20 @@ def registers(request: RegistersRequest) -> Iterator[Event]:
     plan = _plan(target)
     found = find_images(request.inputs.inputs)
     _check_target(target, plan, request, found.files)
+    failed = [Failed(name, error) for name, error in found.missing]
+    if not found.files:
+        yield from failed
+        return
+    search = request.search
+    for layer in (search.layer, search.max_layer):
+        asked = HeadsRequest(-1 if layer is None else layer, query=Query.MEAN)
+        check_before_loading(asked, request.model, request.inputs)
     model = load_backbone(request.model)
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
-    finder = RegisterFinder(model, request.search)
+    finder = RegisterFinder(model, search)
     notes = (*model.notes, *missing_glyphs(file.path.name for file in found.files))
-    failed = [Failed(name, error) for name, error in found.missing]
     yield Started(1 + len(failed), model.info, notes, found.skipped)
     yield from failed
-    if not found.files:
-        return
     images = _Images(request, model, found.files)
     try:
         for name, index in find_registers(finder, images, images.leave_out):
@@ -141,6 +149,14 @@ def _check_target(
     figures = [plan.path(each.value) for each in request.formats]
     if any(same_file(path, file.path) for path in (target, *figures) for file in files):
         raise UsageError(f"--out: {target} would overwrite an image", "choose another --out")
+    if target.exists():
+        try:
+            read_neurons(target)
+        except UsageError:
+            raise UsageError(
+                f"--out: {target} exists, and is not a list of register neurons",
+                "choose another --out, or remove it",
+            ) from None
     check_folder(target.parent)
 
 

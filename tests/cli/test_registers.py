@@ -154,6 +154,15 @@ def test_the_redraw_command_of_a_figure_with_registers(real, planted):
     assert (planted / "out" / "1.heads.png").read_bytes() == before
 
 
+def test_a_named_model_is_asked_before_its_weights(real, planted):
+    for option in ("--layer", "--max-layer"):
+        run = real("registers", "photos", "--model", "dinov2_vitl14", option, "24")
+        assert (run.code, "layer 24" in run.err) == (2, True), run.err
+    run = real("registers", "nowhere.png", "--model", "dinov2_vitl14")
+    assert run.code == 1
+    assert "nowhere.png does not exist" in run.err
+
+
 def test_a_broken_picture_costs_only_itself(real, planted):
     (planted / "photos" / "9.png").write_bytes(b"\x89PNG broken")
     run = real(*FIND, "-o", "n.json")
@@ -175,6 +184,7 @@ def test_without_outliers_nothing_is_written(real, planted):
     [
         (("-o", "n.txt"), "does not end in .json"),
         (("-o", "photos"), "is a folder"),
+        (("-o", "mine.json"), "exists, and is not a list of register neurons"),
         (("--layer", "7"), "layer 7"),
         (("--threshold", "0"), "--threshold"),
         (("--top", "0"), "--top"),
@@ -182,6 +192,7 @@ def test_without_outliers_nothing_is_written(real, planted):
     ],
 )
 def test_wrong_use(real, planted, arguments, message):
+    (planted / "mine.json").write_text("{}")
     run = real(*FIND, *arguments)
     assert (run.code, message in run.err) == (2, True), run.err
     assert not (planted / "n.registers.png").exists()
