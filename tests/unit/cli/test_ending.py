@@ -56,7 +56,6 @@ def test_a_run_that_is_still_busy_says_how_far_it_came(interrupted):
 def test_a_terminal_that_is_held_delays_the_end_by_a_moment_only(interrupted, monkeypatch):
     monkeypatch.setattr(ending, "LAST_WORDS_SECONDS", 0.01)
     never = Event()
-    never = Event()
     with ending.last_words(never.wait):
         interrupted()
     never.set()
