@@ -15,7 +15,7 @@ from tests.helpers.photos import save_scene
 @pytest.fixture
 def no_weights(real, tmp_path, monkeypatch):
     """The command line with a photo, where no model may be loaded."""
-    # The modules that have a name for the function are imported before, or they would keep this one.
+    # The modules with a name for the function are imported before, or they would keep this one.
     for module in (load, compare, evaluate, evolve, explore):
         monkeypatch.setattr(
             module, "load_backbone", lambda _request: pytest.fail("a model was loaded")
