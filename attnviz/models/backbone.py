@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,8 @@ class Backbone:
         check_neurons(neurons, self.info, layers[0].in_features)
         added = AddedRegisters(count, len(neurons.neurons), neurons.digest)
         head = self.head and self.head.behind(self.info.prefix, count)
-        info = self.info.with_registers(added)
+        classes = 0 if head is None else head.classes
+        info = replace(self.info.with_registers(added), classes=classes)
         return Backbone(
             self.module,
             info,

@@ -15,10 +15,12 @@ import attnviz
 from attnviz.attention.compute import compute
 from attnviz.attention.outliers import token_norms
 from attnviz.attention.verify import verify
-from attnviz.domain import Box, FitGeometry, RelevanceMethod, Size
+from attnviz.domain import Box, FitGeometry, Positions, RelevanceMethod, Size
 from attnviz.domain.kinds import KINDS, HeadsRequest, RolloutRequest
 from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.models.added_registers import output_projections
+from attnviz.models.backbone import Backbone
+from attnviz.models.head import ClassHead, Part
 from tests.helpers import numpy_vit
 from tests.helpers.kinds import BY_DEFAULT
 from tests.helpers.planted import backbone_of, dense_attention, tiny_vit
@@ -214,6 +216,40 @@ def test_a_model_with_test_registers_takes_no_more(planted):
     model = planted.with_test_registers(neuron_list())
     with pytest.raises(UsageError, match="already"):
         model.with_test_registers(neuron_list())
+
+
+def test_positions_are_resized_as_without_registers():
+    # transformers resizes with antialias for trained registers only.
+    plain = with_hash(tiny_vit())
+    plain = Backbone(plain.module, replace(plain.info, positions=Positions.HF), offset=False)
+    model = plain.with_test_registers(neuron_list())
+    entering = []
+    handle = plain.module.blocks[0].register_forward_pre_hook(
+        lambda _m, given: entering.append(given[0])
+    )
+    smaller = BATCH[:, :, :24, :16]
+    plain.run(smaller)
+    model.run(smaller)
+    handle.remove()
+    assert torch.equal(entering[1][:, [0, *range(2, 8)]], entering[0])
+
+
+def test_classifiers_read_the_same_tokens():
+    weight = torch.randn(3, 32)
+    bias = torch.zeros(3)
+    tokens = torch.randn(2, 17, 32)
+    longer = torch.cat([tokens[:, :1], torch.randn(2, 2, 32), tokens[:, 1:]], dim=1)
+    for part in (slice(0, 1), slice(1, None)):
+        head = ClassHead((Part(part, weight),), bias, torch.nn.Identity())
+        moved = head.behind(1, 2)
+        assert moved is not None
+        torch.testing.assert_close(moved.logits(longer), head.logits(tokens))
+    every = ClassHead((Part(slice(0, None), weight),), bias, torch.nn.Identity())
+    assert every.behind(1, 2) is None
+    patches = every.behind(0, 2)  # of a model without CLS
+    assert patches is not None
+    longer = torch.cat([torch.randn(2, 2, 32), tokens], dim=1)
+    torch.testing.assert_close(patches.logits(longer), every.logits(tokens))
 
 
 def test_biases_of_relative_positions_are_refused():
