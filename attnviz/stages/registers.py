@@ -13,7 +13,13 @@ import numpy as np
 
 from attnviz.attention.choose import choose_layer
 from attnviz.attention.memory import check_memory, memory_errors
-from attnviz.attention.outliers import NeuronScores, TokenNorms, outlier_threshold, token_norms
+from attnviz.attention.outliers import (
+    OFF,
+    NeuronScores,
+    TokenNorms,
+    outlier_threshold,
+    token_norms,
+)
 from attnviz.domain import FigureImage, Query
 from attnviz.domain.kinds import LayersRequest
 from attnviz.domain.register_neurons import Neuron, RegisterNeurons
@@ -142,11 +148,20 @@ class RegisterFinder:
             self._scores.add(self._model, self._batch(self._model, image), self.outliers(index))
 
     def choose(self) -> RegisterNeurons:
-        """The strongest neurons."""
+        """The strongest neurons.
+
+        Raises:
+            AttentionError: None is off on half of the tokens, where that was asked for.
+        """
         assert self._scores is not None
         assert self._max_layer is not None
         info, search = self._model.info, self._search
         strongest = self._scores.strongest(search.top, sparse=search.sparse)
+        if not strongest:
+            raise AttentionError(
+                f"no neuron up to layer {self._max_layer} is below {OFF} on half of the tokens",
+                "nothing is written; omit --sparse, or give a higher --max-layer",
+            )
         self._neurons = RegisterNeurons(
             model=info.title,
             weights_sha256=info.weights_sha256,

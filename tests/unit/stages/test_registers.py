@@ -16,7 +16,7 @@ from attnviz.domain.registers import RegisterSearch
 from attnviz.errors import AttentionError, UsageError
 from attnviz.models.backbone import Backbone
 from attnviz.stages.registers import RegisterFinder
-from tests.helpers import numpy_vit
+from tests.helpers import checkpoints, numpy_vit
 from tests.helpers.planted import tiny_vit
 from tests.helpers.writer_neurons import (
     LAYER,
@@ -130,6 +130,25 @@ def test_sparse_leaves_out_what_is_on_for_most_tokens(found):
     assert len(sparse) == 3
     planted = attnviz.registers(model, images, threshold=50.0, top=1, sparse=True)
     assert planted.neurons.neurons[0][:2] == (LAYER, NEURON)
+
+
+def test_where_every_neuron_is_on_none_is_sparse(found):
+    _, images, _ = found
+    dense = tiny_vit()
+    dense.module.blocks[0].mlp.fc1.bias.fill_(40.0)
+    with pytest.raises(AttentionError, match=r"no neuron up to layer 0 is below 0\.5"):
+        attnviz.registers(with_hash(dense), images, threshold=1.0, max_layer=0, sparse=True)
+
+
+def test_half_precision_finds_the_same_neuron(found, tmp_path):
+    model, images, maps = found
+    path = checkpoints.save(tmp_path / "planted.pth", model.module.state_dict())
+    half = attnviz.load_model(checkpoint=path, heads=2, precision="bfloat16")
+    rough = attnviz.registers(half, images, threshold=50.0, top=3)
+    assert rough.neurons.neurons[0][:2] == (LAYER, NEURON)
+    ratio = rough.largest_norm.before / maps.largest_norm.before
+    np.testing.assert_allclose(ratio, 1, atol=0.05)
+    assert rough.largest_norm.before[-1] > 5 * rough.largest_norm.after[-1]
 
 
 def test_neurons_come_from_the_layers_that_are_asked_for(found):
