@@ -138,7 +138,7 @@ class NeuronScores:
             model.run(batch)
         for layer, values in enumerate(hidden):
             mean = values[index].abs().double().mean(dim=0).cpu().numpy()
-            off = (values.abs() < OFF).sum(dim=0).cpu().numpy()
+            off = (values < OFF).sum(dim=0).cpu().numpy()
             if not np.isfinite(mean).all():
                 raise AttentionError(f"neurons of layer {layer} are not finite", NOT_FINITE_HINT)
             if len(self._sums) <= layer:
