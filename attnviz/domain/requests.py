@@ -341,6 +341,8 @@ class RunRequest:
                 "--summary is of all images, and --shard takes a part of them",
                 "give each shard a --table, and join those with attnviz merge",
             )
+        if not self.command.draws_figure and self.output.formats != (ImageFormat.PNG,):
+            raise UsageError("--overlay-only writes PNG files", "leave --format out")
         if self.cluster is None:
             return
         if self.workers is not None:
