@@ -121,7 +121,7 @@ class RelevanceMaps(Maps):
 
         Of contributions to it, ``patches`` and ``prefix`` are the sums.
         """
-        from attnviz.domain.row_statistics import focus
+        from attnviz.domain.row_statistics import focus, highest
 
         values = self.relevance
         patches, prefix = float(values.sum()), float(self.prefix.sum())
@@ -133,9 +133,9 @@ class RelevanceMaps(Maps):
         else:
             row |= {"target": f"like {self.like.name}", "value": self.value}
         if self.signed:
-            row |= {"min": float(values.min()), "max": float(values.max())}
+            row |= {"min": float(values.min()), **highest(values)}
             return (row | {"patches": patches, "prefix": prefix},)
-        row |= {"max": float(values.max()), "mean": float(values.mean())}
+        row |= {**highest(values), "mean": float(values.mean())}
         row["focus"] = float(focus(values[None])[0])
         row["prefix_mass"] = prefix / (patches + prefix) if patches + prefix > 0 else 0.0
         return (row,)
