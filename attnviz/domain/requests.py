@@ -41,7 +41,7 @@ from attnviz.domain.forms import (
     choices,
     number,
 )
-from attnviz.domain.geometry import Size
+from attnviz.domain.geometry import Size, as_size
 from attnviz.domain.options import option, request_options, switch
 from attnviz.errors import UsageError
 
@@ -128,8 +128,11 @@ class ModelRequest:
 class InputRequest:
     """Which images, and how they become model inputs.
 
-    ``inputs``: files, folders, globs, or "-" for a list on standard input. ``shard``: only the
-    images that belong to it.
+    ``inputs``: files, folders, globs, or "-" for a list on standard input. ``size``: also any pair
+    of whole numbers, height and width. ``shard``: only the images that belong to it.
+
+    Raises:
+        UsageError: Not a size.
     """
 
     inputs: tuple[str, ...]
@@ -185,6 +188,7 @@ class InputRequest:
 
     def __post_init__(self) -> None:
         take_choices(self)
+        object.__setattr__(self, "size", as_size(self.size))
 
 
 @dataclass(frozen=True)
