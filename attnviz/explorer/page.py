@@ -20,7 +20,7 @@ import numpy as np
 from attnviz.domain import DEFAULT_ALPHA
 from attnviz.domain.colour_maps import colour_table
 from attnviz.domain.overlay import overlay_weight
-from attnviz.explorer.packing import compress, pack
+from attnviz.explorer.packing import compress, pack, pack_bias
 from attnviz.explorer.picture import data_address, seen
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
     info = content.provenance.model
     layers = content.layers.values()
     blocks = {f"layer-{i}": _base64(pack(layer)) for i, layer in content.layers.items()}
+    biases = {i: layer.bias for i, layer in content.layers.items() if layer.bias is not None}
+    blocks |= {f"bias-{i}": _base64(pack_bias(bias)) for i, bias in biases.items()}
     if content.rollout is not None:
         prefix = content.rollout.at_depth_prefix
         patches = content.rollout.at_depth.reshape(prefix.shape[0], -1)
@@ -128,6 +130,7 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
         "depth": info.depth,
         "ranks": [layer.query.shape[0] for layer in layers],
         "steps": [layer.step for layer in layers],
+        "biases": list(biases),
         "rollout": _rollout_facts(content.rollout),
         "picture": {"width": image.width, "height": image.height, "address": data_address(image)},
         "cmaps": {name: _base64(colour_table(name).tobytes()) for name in CMAPS},

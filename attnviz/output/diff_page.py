@@ -91,10 +91,27 @@ def _log_attention(
     # 0, 1, 2, 3 stand for 0, -1, 1, -2.
     values = ((folded >> 1) ^ -(folded & 1)).reshape(2, rank, facts["heads"], -1)
     query, key = facts["steps"][index] * values.astype(np.float32)  # R, H, N
+    bias = _bytes(blocks[f"bias-{layer}"]) if layer in facts["biases"] else b""
     for head in range(facts["heads"]):
         logits = query[:, head].T @ key[:, head]
+        if bias:
+            logits += _bias(np.frombuffer(bias, "<f4"), facts, head)
         logits -= logits.max(axis=1, keepdims=True)
         yield logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def _bias(values: NDArray[np.float32], facts: Mapping[str, Any], head: int) -> Any:
+    """What a layer adds to the logits of one head, (N, N)."""
+    (rows, columns), prefix, heads = facts["grid"], len(facts["prefix"]), facts["heads"]
+    cells, span = rows * columns, (2 * rows - 1) * (2 * columns - 1)
+    ends = np.cumsum([heads * span, heads * prefix * (prefix + cells)])
+    offsets, of_prefix, to_prefix = (part.reshape(heads, -1) for part in np.split(values, ends))
+    row, column = np.divmod(np.arange(cells), columns)
+    down, across = row[:, None] - row + rows - 1, column[:, None] - column + columns - 1
+    patches = offsets[head][down * (2 * columns - 1) + across]
+    left = to_prefix[head].reshape(cells, prefix)
+    above = of_prefix[head].reshape(prefix, prefix + cells)
+    return np.concatenate([above, np.concatenate([left, patches], axis=1)])
 
 
 def _bytes(block: str) -> bytes:

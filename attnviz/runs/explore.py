@@ -82,7 +82,7 @@ def _make_page(
     packed = []
     for index, layer in enumerate(layers):
         yield Step(f"packing layer {layer}", steps - len(layers) + index, steps)
-        packed.append(factorize(maps.query[index], maps.key[index]))
+        packed.append(factorize(maps.query[index], maps.key[index], maps.biases[index]))
     provenance = single.provenance(COMMAND, page_options(request))
     content = PageContent(
         layers=dict(zip(layers, packed, strict=True)),
