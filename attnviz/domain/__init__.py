@@ -54,7 +54,7 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
-from attnviz.domain.explorer import LayerFactors, QueryKeys
+from attnviz.domain.explorer import LayerFactors, QueryKeys, RelativeBias
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
@@ -140,6 +140,7 @@ __all__ = [
     "QkvMaps",
     "Query",
     "QueryKeys",
+    "RelativeBias",
     "RelevanceMaps",
     "RelevanceMethod",
     "RgbImage",

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from attnviz.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnviz.domain.requests import SizeRequest
 
 
 class Size(NamedTuple):
@@ -27,6 +34,26 @@ class Margins(NamedTuple):
 
     y: float = 0.0
     x: float = 0.0
+
+
+def as_size(size: object) -> SizeRequest:
+    """The size as requests hold it: any pair of whole numbers is height and width.
+
+    Raises:
+        UsageError: Not a size.
+    """
+    if size is None or size == "original":
+        return None if size is None else "original"
+    try:
+        if isinstance(size, Sequence) and not isinstance(size, str):
+            height, width = map(operator.index, size)
+            return Size(height, width)
+        return operator.index(size)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"size {size!r} is not a size",
+            'give the shorter side, (height, width), "original", or None for the native size',
+        ) from None
 
 
 class Box(NamedTuple):

@@ -41,7 +41,7 @@ from attnviz.domain.forms import (
     choices,
     number,
 )
-from attnviz.domain.geometry import Size
+from attnviz.domain.geometry import Size, as_size
 from attnviz.domain.options import option, request_options, switch
 from attnviz.errors import UsageError
 
@@ -152,8 +152,11 @@ class ModelRequest:
 class InputRequest:
     """Which images, and how they become model inputs.
 
-    ``inputs``: files, folders, globs, or "-" for a list on standard input. ``shard``: only the
-    images that belong to it.
+    ``inputs``: files, folders, globs, or "-" for a list on standard input. ``size``: also any pair
+    of whole numbers, height and width. ``shard``: only the images that belong to it.
+
+    Raises:
+        UsageError: Not a size.
     """
 
     inputs: tuple[str, ...]
@@ -209,6 +212,7 @@ class InputRequest:
 
     def __post_init__(self) -> None:
         take_choices(self)
+        object.__setattr__(self, "size", as_size(self.size))
 
 
 @dataclass(frozen=True)
@@ -365,6 +369,8 @@ class RunRequest:
                 "--summary is of all images, and --shard takes a part of them",
                 "give each shard a --table, and join those with attnviz merge",
             )
+        if not self.command.draws_figure and self.output.formats != (ImageFormat.PNG,):
+            raise UsageError("--overlay-only writes PNG files", "leave --format out")
         if self.cluster is None:
             return
         if self.workers is not None:

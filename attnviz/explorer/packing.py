@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from attnviz.domain import LayerFactors
+    from attnviz.domain import LayerFactors, RelativeBias
 
 
 def pack(layer: LayerFactors) -> bytes:
@@ -21,6 +21,12 @@ def pack(layer: LayerFactors) -> bytes:
     folded = ((values << 1) ^ (values >> 15)).view(np.uint16)
     planes = np.stack([folded & 255, folded >> 8]).astype(np.uint8)
     return compress(planes.tobytes())
+
+
+def pack_bias(bias: RelativeBias) -> bytes:
+    """Its arrays one after the other, float32, compressed with zlib: many values are the same."""
+    parts = (np.ascontiguousarray(part, "<f4").tobytes() for part in bias.arrays())
+    return zlib.compress(b"".join(parts), 9)
 
 
 def compress(data: bytes) -> bytes:

@@ -15,12 +15,12 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 
 from attnviz.domain import DEFAULT_ALPHA
+from attnviz.domain.colour_maps import colour_table
 from attnviz.domain.overlay import overlay_weight
-from attnviz.explorer.packing import compress, pack
+from attnviz.explorer.packing import compress, pack, pack_bias
 from attnviz.explorer.picture import data_address, seen
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
     info = content.provenance.model
     layers = content.layers.values()
     blocks = {f"layer-{i}": _base64(pack(layer)) for i, layer in content.layers.items()}
+    biases = {i: layer.bias for i, layer in content.layers.items() if layer.bias is not None}
+    blocks |= {f"bias-{i}": _base64(pack_bias(bias)) for i, bias in biases.items()}
     if content.rollout is not None:
         prefix = content.rollout.at_depth_prefix
         patches = content.rollout.at_depth.reshape(prefix.shape[0], -1)
@@ -128,9 +130,10 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
         "depth": info.depth,
         "ranks": [layer.query.shape[0] for layer in layers],
         "steps": [layer.step for layer in layers],
+        "biases": list(biases),
         "rollout": _rollout_facts(content.rollout),
         "picture": {"width": image.width, "height": image.height, "address": data_address(image)},
-        "cmaps": {name: _base64(_table(name)) for name in CMAPS},
+        "cmaps": {name: _base64(colour_table(name).tobytes()) for name in CMAPS},
         "overlay": {"alpha": DEFAULT_ALPHA, "weights": _overlay_weights()},
     }
     return facts, blocks
@@ -155,12 +158,6 @@ def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:
         "residual": options.residual,
         "discard": options.discard_ratio,
     }
-
-
-def _table(name: str) -> bytes:
-    """A colour map as 256 triples of red, green, blue, one byte each."""
-    colours = np.asarray(mpl.colormaps[name](np.arange(256) / 255, bytes=True))
-    return np.ascontiguousarray(colours[:, :3]).tobytes()
 
 
 def _overlay_weights() -> list[float]:

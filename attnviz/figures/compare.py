@@ -9,7 +9,8 @@ from attnviz.domain import MapKind, Scale
 from attnviz.figures.features import similarity_limits
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_text, sheet_of
-from attnviz.figures.parts.components import PERCENTILES_TEXT, components_panel
+from attnviz.figures.parts.component_colours import PERCENTILES_TEXT
+from attnviz.figures.parts.components import components_panel
 from attnviz.figures.parts.grid import Column, Row, draw_grid
 from attnviz.figures.parts.panels import empty_panel, image_panel, map_panel, panel_aspect
 from attnviz.figures.parts.scale import Limits, common_limits, scale_text

@@ -28,8 +28,9 @@ import numpy as np
 from PIL import Image
 
 from attnviz.domain import Box, Fit, FitGeometry, PreparedImage, Size
+from attnviz.domain.geometry import as_size
 from attnviz.errors import UsageError
-from attnviz.images.sizes import as_size, check_size
+from attnviz.images.sizes import check_size
 
 if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FloatArray, ModelInfo, RgbImage

@@ -113,6 +113,6 @@ def _sidecar_up_to_date(
 
 
 def recorded_paths(plan: OutputPlan, output: OutputRequest) -> list[Path]:
-    """The files of an image that carry a record: each format's first page, and the data."""
-    suffixes = [image_format.value for image_format in output.formats]
-    return [plan.path(suffix) for suffix in (*suffixes, *(["npz"] if output.save_data else []))]
+    """The files of an image that stand for all: each format's first page, and the data."""
+    leads = [plan.path(image_format.value, plan.lead) for image_format in output.formats]
+    return [*leads, *([plan.path("npz")] if output.save_data else [])]

@@ -39,11 +39,15 @@ _HASH_DIGITS = 10
 
 @dataclass(frozen=True)
 class OutputPlan:
-    """Where one image's files go: the folder, and how their names begin."""
+    """Where one image's files go: the folder, and how their names begin.
+
+    lead: the part of the name of the file that stands for all of them; "" is the figure.
+    """
 
     folder: Path
     stem: str
     command: str
+    lead: str = ""
 
     def path(self, suffix: str, part: str = "") -> Path:
         """The file with this suffix (``png``, ``npz``, ``csv``), or with a part before it."""
@@ -63,10 +67,12 @@ def plan_outputs(
     command: str,
     request: OutputRequest,
     values: Mapping[str, str] | None = None,
+    lead: str = "",
 ) -> dict[ImageFile, OutputPlan]:
     """One plan an image, in the order of ``files``, no two of which share a name.
 
     ``values``: those of the placeholders of ``--name`` that are the same for all images.
+    ``lead``: see ``OutputPlan``.
 
     Raises:
         UsageError: A figure would overwrite one of the input images, several images would
@@ -75,7 +81,7 @@ def plan_outputs(
     name = f"{{{STEM}}}" if request.name is None else request.name
     stems = _unique_stems(files, name, values or {COMMAND: command})
     plans = {
-        file: OutputPlan(_below(request.folder, file), stem, command)
+        file: OutputPlan(_below(request.folder, file), stem, command, lead)
         for file, stem in zip(files, stems, strict=True)
     }
     _keep_inputs(plans, request)
@@ -129,7 +135,7 @@ def _keep_inputs(plans: Mapping[ImageFile, OutputPlan], request: OutputRequest) 
     inputs = {os.path.abspath(file.path) for file in plans}  # noqa: PTH100  (no links followed)
     for plan in plans.values():
         for image_format in request.formats:
-            path = plan.path(image_format.value)
+            path = plan.path(image_format.value, plan.lead)
             if os.path.abspath(path) in inputs:  # noqa: PTH100
                 raise UsageError(
                     f"the figure {path} would overwrite an input image",

@@ -1,7 +1,8 @@
 """How a figure was made, as JSON that travels inside it.
 
 PNG keeps it in a text chunk named ``attnviz``, PDF in the document's subject, SVG in its
-description, NPZ in the array ``meta``, GIF in its comment. It is ASCII, with sorted keys, and
+description, NPZ in the array ``meta``, GIF in its comment, an explorer page in the element
+``record``. It is ASCII, with sorted keys, and
 without a date. ``write.py`` writes it, ``read_record.py`` reads it back, and ``current.py``
 compares it with what is asked for.
 """

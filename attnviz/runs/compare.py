@@ -27,7 +27,6 @@ from attnviz.domain import (
 from attnviz.domain.comparison import CompareRequest, MapSpec, compared_arrays, comparison_options
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
 from attnviz.domain.kinds import CommandRequest
-from attnviz.domain.register_neurons import read_neurons
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import AttnvizError, ImageError, UsageError
 from attnviz.figures import draw_comparison
@@ -36,14 +35,12 @@ from attnviz.images.find import FoundImages, find_images
 from attnviz.images.read import read_input
 from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
-from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
-from attnviz.output.current import recorded_paths, rows_up_to_date
-from attnviz.output.name import STEM, has_placeholder, name_values
-from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
+from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
+from attnviz.runs.compare_plan import COMMAND, comparison_plan, comparison_up_to_date
 from attnviz.runs.compare_rows import Result, notes_of, rows_of, table_of
 from attnviz.stages.draw import about
 from attnviz.stages.plan import check_before_loading, second_digest
@@ -53,13 +50,12 @@ from attnviz.stages.single import SingleImage
 if TYPE_CHECKING:
     from attnviz.attention.relevance import Reference
 
-COMMAND = "compare"
 
-
-def compare(request: CompareRequest) -> Iterator[Event]:
+def compare(request: CompareRequest, into: Path | None = None) -> Iterator[Event]:
     """Draw one figure: a ``Started`` for each model, ``Failed`` for each image left out, ``Done``.
 
-    Rows are images, and within an image models, in the order asked.
+    Rows are images, and within an image models, in the order asked. ``into``: write into this
+    folder instead of the request's, under the same names.
 
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
@@ -68,6 +64,8 @@ def compare(request: CompareRequest) -> Iterator[Event]:
         for model in request.models:
             check_before_loading(request.relevance, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
+    if into is not None:
+        request = replace(request, output=replace(request.output, folder=into))
     images, failed = _read(request, found)
     if not images:
         yield from failed
@@ -123,32 +121,13 @@ class _Comparison:
         return bool(self._images)
 
     def plan(self) -> OutputPlan:
-        """Where the figure goes: named after the first image, unless ``--name`` names it."""
-        first, output = self._images[0].file, self._request.output
-        named = replace(first, relative=Path(first.relative.name))
-        own_name = output.name is None or has_placeholder(output.name, STEM)
-        if own_name and len(self._images) > 1:
-            more = f"{first.relative.stem}-and-{len(self._images) - 1}-more"
-            named = ImageFile(first.path, Path(f"{more}{first.relative.suffix}"))
-        layer = "last" if self._request.layer is None else self._request.layer
-        values = name_values(COMMAND, self._request.models, layer)
-        return plan_outputs([named], COMMAND, output, values)[named]
+        """Where the figure of the images that are left goes."""
+        return comparison_plan(self._request, [image.file for image in self._images])
 
     def is_current(self) -> bool:
-        """Whether all files exist, made of the same images and weights with the same options."""
-        plan, output = self.plan(), self._request.output
-        if not all(path.is_file() for path in recorded_paths(plan, output)):
-            return False
-        digests = []
-        for model in self._request.models:
-            digest = None if model.random_weights else weights_digest(model)
-            if digest is None and not model.random_weights:
-                return False
-            digests.append(digest)
-        rows = [(image.sha256, digest) for image in self._images for digest in digests]
-        listed = self._request.models[0].test_registers
-        neurons = None if listed is None else read_neurons(listed).digest
-        return rows_up_to_date(plan, output, self._options, rows, self._like_sha256, neurons)
+        """Whether the figure is up to date."""
+        digests = [image.sha256 for image in self._images]
+        return comparison_up_to_date(self._request, self.plan(), digests)
 
     def run(self, wanted: ModelRequest) -> Iterator[Started | Failed]:
         """Load a model and run all images through it; those that fail are left out."""

@@ -10,7 +10,6 @@ from attnviz.attention.factors import factorize
 from attnviz.attention.memory import memory_errors
 from attnviz.attention.query_keys import query_keys
 from attnviz.domain import (
-    DEFAULT_OUT,
     ImageFile,
     Query,
     RolloutMaps,
@@ -18,41 +17,37 @@ from attnviz.domain import (
 from attnviz.domain.events import Done, Event, Failed, Started, Step
 from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.kinds import LayersRequest, RolloutRequest
-from attnviz.domain.options import given_options, request_options
-from attnviz.errors import AttnvizError, UsageError
+from attnviz.errors import AttnvizError
 from attnviz.explorer.page import PageContent, page
-from attnviz.images.find import find_images
 from attnviz.images.names import printable
 from attnviz.images.read import read_input
 from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import check_folder, shortened_stem
+from attnviz.output.plan import check_folder
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
+from attnviz.runs.explore_plan import COMMAND, page_options, page_plan
 from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
-from attnviz.storage import same_file
 
 
-def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
+def explore(
+    request: ExploreRequest, model: Backbone | None = None, into: Path | None = None
+) -> Iterator[Event]:
     """Write the page: one ``Started``, some ``Step``, then ``Done`` or ``Failed``.
 
-    ``model``: the one that the request names, if it is loaded already.
+    ``model``: the one that the request names, if it is loaded already. ``into``: write into this
+    folder instead, under the same name.
 
     Raises:
         AttnvizError: Nothing can be done at all: the options, the model or the folder.
     """
-    found = find_images(request.inputs.inputs)
-    for _, error in found.missing:
-        raise error
-    if len(found.files) != 1:
-        raise UsageError(
-            f"a page shows one image, and {len(found.files)} were given", "name one image"
-        )
+    found, target = page_plan(request)
     (file,) = found.files
-    target = request.file or default_file(file)
-    _check_target(target, file)
+    if into is not None:
+        target = into / target.name
+    check_folder(target.parent)
     if model is None:
         asked = LayersRequest(request.layers, query=Query.MEAN)
         check_before_loading(asked, request.model, request.inputs)
@@ -64,24 +59,6 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
         yield from _make_page(request, model, file, layers, target)
     except AttnvizError as error:
         yield Failed(str(file.path), error)
-
-
-def default_file(file: ImageFile) -> Path:
-    """Where an image's page goes unless the user says otherwise."""
-    return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
-
-
-def _check_target(target: Path, file: ImageFile) -> None:
-    if target.is_dir():
-        raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if same_file(target, file.path):
-        raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(
-            f"--out: a page is HTML, and {target.name} does not end in .html",
-            f"--out {target.with_suffix('.html')}",
-        )
-    check_folder(target.parent)
 
 
 def _make_page(
@@ -105,8 +82,8 @@ def _make_page(
     packed = []
     for index, layer in enumerate(layers):
         yield Step(f"packing layer {layer}", steps - len(layers) + index, steps)
-        packed.append(factorize(maps.query[index], maps.key[index]))
-    provenance = single.provenance("explore", _options(request, layers))
+        packed.append(factorize(maps.query[index], maps.key[index], maps.biases[index]))
+    provenance = single.provenance(COMMAND, page_options(request))
     content = PageContent(
         layers=dict(zip(layers, packed, strict=True)),
         rollout=rollout,
@@ -124,10 +101,3 @@ def _rollout(single: SingleImage, layers: tuple[int, ...]) -> RolloutMaps:
     """The rollout with default options, up to each layer of the page."""
     query = Query.CLS if single.model.info.has_cls else Query.MEAN
     return single.maps(RolloutRequest(depths=layers, query=query))
-
-
-def _options(request: ExploreRequest, layers: tuple[int, ...]) -> dict[str, object]:
-    options = request_options(request.model, request.inputs)
-    options["layers"] = ",".join(map(str, layers))
-    options["no-rollout"] = not request.rollout
-    return given_options(options)

@@ -69,7 +69,8 @@ def plan_request(
     # Names are assigned over all images, so that two shards do not write the same file.
     command = kind_of(request.command).name
     values = name_values(command, [request.model], layer_as_written(request.command))
-    plans = plan_outputs(found.files, command, placed, values)
+    lead = "" if request.command.draws_figure else request.command.first_overlay
+    plans = plan_outputs(found.files, command, placed, values, lead)
     shard = request.inputs.shard
     if shard is None:
         return found, plans

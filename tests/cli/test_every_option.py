@@ -25,6 +25,7 @@ OWN = {
     "heads": ["--heads", "0"],
     "threshold": ["--threshold", "0.3"],
     "overlay": ["--overlay"],
+    "overlay-only": ["--overlay-only"],
     "distance": ["--no-distance"],
     "query": ["--query", "mean"],
     "each-head": ["--each-head"],
@@ -172,9 +173,10 @@ def test_every_option_of_a_kind_has_an_effect(kind, outcome):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_option_of_the_drawing_has_an_effect(kind, outcome):
-    plain = outcome(*figure(kind))
+    more = ["--at", "0,1"] if kind == "patch" else []  # only the map of a single one is laid over
+    plain = outcome(*figure(kind), *more)
     for each in DRAWING.options():
-        changed = outcome(*figure(kind), *DRAWN[each.name])
+        changed = outcome(*figure(kind), *more, *DRAWN[each.name])
         refused = changed[0] == 2 and f"--{each.name} has no effect" in changed[2]
         assert refused == (each.name in KINDS[kind].unused), each
         assert changed[3] != plain[3], each

@@ -10,7 +10,11 @@ import typer
 from attnviz.cli.app import command_with_options
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.cli.toml_file import load_toml
+from attnviz.domain.comparison import CompareRequest
+from attnviz.domain.evolution import EvolutionRequest
+from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.kinds import KINDS, kind_of
+from attnviz.domain.requests import RunRequest
 from attnviz.errors import UsageError
 from tests.helpers import kinds
 from tests.helpers.writer_neurons import neuron_list
@@ -67,9 +71,9 @@ def write(folder: Path, text: str) -> Path:
 
 LEFT_OUT = (
     *("config", "json", "quiet", "random-weights", "table", "summary"),
-    *("engine", "ray-address", "cpus-per-model", "shard"),
+    *("engine", "ray-address", "cpus-per-model", "shard", "overlay-only"),
 )
-"""Options of the run as a whole, and one that excludes --checkpoint."""
+"""Options of the run as a whole, and those that exclude others: --checkpoint, --format."""
 
 
 @pytest.mark.parametrize(
@@ -241,4 +245,7 @@ def test_lines_of_keys_in_a_file_that_makes_it_hard(tmp_path):
 
 def test_the_sets_of_this_repository_can_be_read():
     figures = read_figure_set(ROOT / "configs" / "gallery.toml")
-    assert {kind_of(f.request.command).name for f in figures} == set(kinds.ALL)
+    runs = [f.request for f in figures if isinstance(f.request, RunRequest)]
+    assert {kind_of(request.command).name for request in runs} == set(kinds.ALL)
+    others = {type(f.request) for f in figures} - {RunRequest}
+    assert others == {CompareRequest, EvolutionRequest, ExploreRequest}

@@ -121,7 +121,7 @@ def test_no_name_ends_a_script_or_breaks_the_encoding(name):
 def test_it_says_how_it_was_made(demo_page):
     record = json.loads(blocks(demo_page)["record"])
     assert (record["command"], record["model"], record["grid"]) == ("explore", "demo", [12, 18])
-    assert record["options"]["layers"] == "0,1,2,3,4,5"
+    assert record["options"] == {"model": "demo", "fit": "aspect", "precision": "float32"}
     assert len(record["image_sha256"]) == 64
 
 

@@ -198,6 +198,9 @@ CASES = {
     ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),
+    "layers-each-head-column": lambda: _layers(
+        _portrait(), _style(width=COLUMN), 12, 12, each_head=True
+    ),
     "layers-each-head": lambda: _layers(_portrait(), _style(), 4, 6, each_head=True),
     "layers-side-by-side": lambda: _layers(
         _portrait(), _style(scale=Scale.SHARED), 6, 4, each_head=True

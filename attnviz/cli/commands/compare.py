@@ -133,9 +133,24 @@ def compare(given: Given, inputs: INPUTS) -> int:
 
     Example: attnviz compare photo.jpg --model demo --checkpoint mine.pth --show mean,rollout,pca
     """
+    request = compare_request(given, inputs)
+    from attnviz.runs.collect import collect_outputs
+    from attnviz.runs.compare import compare as events
+
+    printing: PrintRequest = given.make(PrintRequest)
+    report = Report(as_json=printing.json, quiet=printing.quiet)
+    return report.consume(collect_outputs(request, events(request)))
+
+
+def compare_request(given: Given, inputs: INPUTS) -> CompareRequest:
+    """Every option read and checked as far as it can be without a model or an image.
+
+    Raises:
+        UsageError: A value that no model could honour.
+    """
     given.refuse(SharedScaleStyle, ("alpha",), "compare")
     columns: ColumnOptions = given.make(ColumnOptions)
-    request = CompareRequest(
+    return CompareRequest(
         models=_models(given),
         inputs=given.make(InputRequest, inputs=tuple(inputs)),
         output=given.make(OutputRequest),
@@ -145,12 +160,6 @@ def compare(given: Given, inputs: INPUTS) -> int:
         layers=columns.layers,
         relevance=columns.relevance,
     )
-    from attnviz.runs.collect import collect_outputs
-    from attnviz.runs.compare import compare as events
-
-    printing: PrintRequest = given.make(PrintRequest)
-    report = Report(as_json=printing.json, quiet=printing.quiet)
-    return report.consume(collect_outputs(request, events(request)))
 
 
 PANELS = (

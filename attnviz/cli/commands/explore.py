@@ -23,16 +23,22 @@ def explore(given: Given, image: IMAGE) -> int:
 
     Example: attnviz explore photo.jpg --model dino_vits8 -o photo.html
     """
-    request: ExploreRequest = given.make(
-        ExploreRequest,
-        model=model_request(given),
-        inputs=given.make(InputRequest, inputs=(image,)),
-    )
+    request = explore_request(given, image)
     # torch comes with it.
     from attnviz.runs.explore import explore as events
 
     printing: PrintRequest = given.make(PrintRequest)
     return Report(quiet=printing.quiet).consume(events(request))
+
+
+def explore_request(given: Given, image: IMAGE) -> ExploreRequest:
+    """Every option read and checked as far as it can be without a model or an image."""
+    request: ExploreRequest = given.make(
+        ExploreRequest,
+        model=model_request(given),
+        inputs=given.make(InputRequest, inputs=(image,)),
+    )
+    return request
 
 
 PANELS = (

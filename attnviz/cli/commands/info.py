@@ -25,7 +25,7 @@ def info(
         typer.Argument(
             metavar="FIGURE",
             parser=path_of,
-            help="A figure (PNG, PDF, SVG) or data file (NPZ) that attnviz wrote.",
+            help="A figure (PNG, PDF, SVG, GIF), data file (NPZ) or page (HTML) of attnviz.",
             show_default=False,
         ),
     ],

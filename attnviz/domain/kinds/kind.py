@@ -39,6 +39,16 @@ class CommandRequest:
         return False
 
     @property
+    def draws_figure(self) -> bool:
+        """Whether a figure is drawn, and not only clean overlays."""
+        return not getattr(self, "overlay_only", False)
+
+    @property
+    def first_overlay(self) -> str:
+        """Part of the file name of the first overlay: ``STEM.COMMAND.PART.png``."""
+        return "overlay"
+
+    @property
     def second_image(self) -> Path | None:
         """The image to compare with, where there is one."""
         return None
@@ -96,7 +106,8 @@ class Kind:
     computed_with: what ``compute`` takes besides: ``cells`` (the cells of each image that the
     request looks from) or ``reference`` (the second image). drawn_with: fields of the request that
     the drawing takes. sidecars: by the field of the request that asks for them. summarised: whether
-    ``--summary`` draws the numbers of all images. unused: drawing options that have no
+    ``--summary`` draws the numbers of all images. overlays: see ``attnviz.figures.overlays``, for
+    kinds whose request has the field ``overlay_only``. unused: drawing options that have no
     effect on the figure and are refused.
     """
 
@@ -112,4 +123,5 @@ class Kind:
     extra_bytes: str | None = None
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
     summarised: bool = False
+    overlays: str | None = None
     unused: tuple[str, ...] = ()

@@ -34,7 +34,22 @@ async function readLayer(layer) {
     }
     return values;
   };
-  return { layer, ranks, query: unpack(0), key: unpack(count) };
+  return { layer, ranks, query: unpack(0), key: unpack(count), bias: await readBias(layer) };
+}
+
+// What a layer adds to its logits: (heads, offsets down, offsets across) of two patches,
+// (heads, prefix, tokens) of prefix tokens as queries, (heads, cells, prefix) of them as keys.
+// Null where it adds nothing.
+async function readBias(layer) {
+  if (!facts.biases.includes(layer)) return null;
+  const values = new Float32Array((await inflate(`bias-${layer}`)).buffer);
+  const ofPatches = HEADS * (2 * ROWS - 1) * (2 * COLUMNS - 1);
+  const ofPrefix = ofPatches + HEADS * PREFIX * TOKENS;
+  return {
+    offsets: values.subarray(0, ofPatches),
+    rows: values.subarray(ofPatches, ofPrefix),
+    columns: values.subarray(ofPrefix),
+  };
 }
 
 // Rollout rows (depths, tokens), or null on a page without.
