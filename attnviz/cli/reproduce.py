@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
