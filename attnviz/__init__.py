@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnviz.api import (
         compute_maps,
         draw,
+        explore,
         features,
         heads,
         layers,
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
         matrix,
         patch,
         prepare,
+        prepare_batch,
         qkv,
         read,
         relevance,
         rollout,
         score,
+        wrap,
     )
+    from attnviz.cli.python_run import run
     from attnviz.watch import Watch
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "__version__",
     "compute_maps",
     "draw",
+    "explore",
     "features",
     "heads",
     "layers",
@@ -42,19 +47,23 @@ __all__ = [
     "matrix",
     "patch",
     "prepare",
+    "prepare_batch",
     "qkv",
     "read",
     "relevance",
     "rollout",
+    "run",
     "score",
+    "wrap",
 ]
+
+_ELSEWHERE = {"Watch": "attnviz.watch", "run": "attnviz.cli.python_run"}
+"""Names that are not of ``attnviz.api``."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Watch":
-        return import_module("attnviz.watch").Watch
     if name in __all__:
-        return getattr(import_module("attnviz.api"), name)
+        return getattr(import_module(_ELSEWHERE.get(name, "attnviz.api")), name)
     raise AttributeError(f"module 'attnviz' has no attribute {name!r}")
 
 

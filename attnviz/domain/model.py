@@ -17,7 +17,8 @@ class ModelInfo:
     ``classes``: of the classifier that came with the weights; 0 without one. ``shape``: of which
     known size a model is that only the shapes of its weights chose ("ViT-B/16"); empty where
     something names the model. ``statistics_assumed``: nothing says which ``mean`` and ``std`` the
-    model was trained with. ``arithmetic``: what a pass computes in.
+    model was trained with. ``arithmetic``: what a pass computes in. ``in_memory``: a module of the
+    user's own, which no file names.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ModelInfo:
     shape: str = ""
     statistics_assumed: bool = False
     arithmetic: str = ""
+    in_memory: bool = False
 
     @property
     def prefix_names(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from attnviz.domain import ModelInfo, PreparedImage, Size
 from attnviz.domain.process import available_cores, process_is_ours
+from attnviz.domain.requests import ModelRequest
 from attnviz.models.device import exact_float32
 from attnviz.models.head import ClassHead
 from attnviz.models.positions import PositionTable
@@ -24,7 +25,8 @@ class Backbone:
 
     ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
     gradients, and is never changed by a run. ``notes`` are lines that a user should see once.
-    ``head``: the classifier that came with the weights, if any. ``offset``: whether the model's own
+    ``head``: the classifier that came with the weights, if any. ``request``: what loads the same
+    model again; None where nothing does. ``offset``: whether the model's own
     code resizes positions by the scale factor (n + 0.1) / M, as DINO's does. ``dtype``: the number
     type of the matrix products in its blocks; input and tokens are float32.
     """
@@ -43,10 +45,17 @@ class Backbone:
         self.info = info
         self.notes = notes
         self.head = head
+        self.request: ModelRequest | None = None
         self.device = parameter.device
         self.dtype = product_type(module)
         self._offset = offset
         self._positions = self._position_table()
+
+    def __repr__(self) -> str:
+        info = self.info
+        facts = f"patch {info.patch}, width {info.width}, {info.depth} layers, {info.heads} heads"
+        lines = (f"{info.title}: {facts}, from {info.weights}", *self.notes)
+        return "\n".join(lines)
 
     def _position_table(self) -> PositionTable:
         return PositionTable(

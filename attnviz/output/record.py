@@ -40,6 +40,8 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         more["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
     if provenance.mask_sha256 is not None:
         more["mask_sha256"] = provenance.mask_sha256
+    if model.pop("in_memory") or provenance.in_python:
+        more["in_python"] = True
     return {
         **rows,
         **more,

@@ -11,7 +11,7 @@ from typing import Any
 from attnviz.attention.checks import check_request
 from attnviz.domain import DrawStyle, Fit, ImageFormat, WrittenFile
 from attnviz.domain.events import Failed, Skipped
-from attnviz.domain.kinds import KINDS, CommandRequest, kind_of
+from attnviz.domain.kinds import CommandRequest, kind_of, request_of
 from attnviz.domain.requests import (
     InputRequest,
     ModelRequest,
@@ -66,7 +66,7 @@ class Watch:
     def __post_init__(self) -> None:
         if self.every < 1:
             raise UsageError(f"every={self.every} is not a number of steps", "give 1 or more")
-        self._commands = tuple(_command(figure) for figure in self.figures)
+        self._commands = tuple(request_of(figure) for figure in self.figures)
         names = [kind_of(command).name for command in self._commands]
         if len(set(names)) < len(names):
             raise UsageError("two figures of one kind would share a name", "use a second Watch")
@@ -153,14 +153,6 @@ class Watch:
 
 def _listed(images: Sequence[str | Path]) -> Sequence[str | Path]:
     return [images] if isinstance(images, str | Path) else images
-
-
-def _command(figure: str | CommandRequest) -> CommandRequest:
-    if not isinstance(figure, str):
-        return figure
-    if figure not in KINDS:
-        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(KINDS)}")
-    return KINDS[figure].request()
 
 
 def _with_step(
