@@ -56,8 +56,10 @@ class ExplorerPage:
 
     def _repr_html_(self) -> str:
         """The page in a frame that carries it: no server, no second file."""
+        # ASCII alone: the policy of the page holds its scripts' hashes, and the document around it
+        # may be in another encoding.
+        page = html.escape(self.html.decode("utf-8")).encode("ascii", "xmlcharrefreplace").decode()
         # Scripts run and images can be saved; the page cannot reach the notebook around it.
-        page = html.escape(self.html.decode("utf-8"))
         return (
             f'<iframe srcdoc="{page}" width="100%" height="{self.height}" '
             f'style="border: 0" sandbox="allow-scripts allow-downloads"></iframe>'
