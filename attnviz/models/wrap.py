@@ -56,11 +56,10 @@ def wrap(
     with undisturbed(module), torch.no_grad():
         backbone = snapshot_backbone(module, name)
         _own_weights(backbone.module)
-        live = find_backbone(module)
         notes = [note for note in backbone.notes if not note.startswith(ASSUMED)]
         notes.append(f"{backbone.info.name}: weights as they were when it was wrapped")
-        if verify and not is_timms(live):
-            notes.append(_compare(live, backbone))
+        if verify:
+            notes += compared(module, backbone)
     weights = "a module in memory"
     if any("adapters merged" in note for note in backbone.notes):
         weights += ", adapters merged"
@@ -109,20 +108,27 @@ def _own_weights(module: nn.Module) -> None:
         tensor.data = tensor.data.clone()
 
 
-def _compare(live: nn.Module, backbone: Backbone) -> str:
-    """Run a copy of the module and the backbone on one input; returns a note for the user.
+def compared(module: nn.Module, backbone: Backbone) -> tuple[str, ...]:
+    """Run a copy of the module and its snapshot on one input; returns notes for the user.
+
+    A snapshot of timm's modules is such a copy already: there is nothing to compare. Call this
+    inside ``undisturbed``.
 
     Raises:
         UnsupportedModelError: The outputs of their last layers differ, or cannot be had.
     """
-    name = backbone.info.name
+    live, name = find_backbone(module), backbone.info.name
+    if is_timms(live):
+        return ()
     if getattr(getattr(live, "config", None), "mask_ratio", 0):
-        return f"{name}: not compared with its own code, which masks patches at random"
-    own = copied(live, merged_layers(live)).eval().requires_grad_(requires_grad=False).float()
+        return (f"{name}: not compared with its own code, which masks patches at random",)
     batch = _pattern(backbone.info.native_size, backbone.device)
-    last = _last_block(own, backbone.info.depth)
     try:
+        own = copied(live, merged_layers(live)).eval().requires_grad_(requires_grad=False).float()
+        last = _last_block(own, backbone.info.depth)
         theirs = _output_of(last, lambda: own(batch))
+    except UnsupportedModelError:
+        raise
     except Exception as error:
         raise UnsupportedModelError(
             f"a copy of {name} does not run on an input of {backbone.info.native_size}: {error}",
@@ -141,10 +147,7 @@ def _compare(live: nn.Module, backbone: Backbone) -> str:
             f"last layer deviates by {deviation:.2g} of its largest value",
             "a changed activation, scale or forward method cannot be shown exactly",
         )
-    return (
-        f"{name}: compared with its own code, largest deviation {deviation:.1g} after the last "
-        "layer"
-    )
+    return (f"{name}: compared with its own code, deviation after the last layer {deviation:.1g}",)
 
 
 def _pattern(size: Size, device: torch.device) -> Tensor:

@@ -23,6 +23,7 @@ from attnviz.errors import UsageError
 from attnviz.images.find import find_images
 from attnviz.images.sizes import check_size
 from attnviz.models.training import is_first_process, snapshot_backbone, undisturbed
+from attnviz.models.wrap import compared
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
@@ -43,6 +44,7 @@ class Watch:
     ``out/step00001200/cat.heads.png``. tensorboard: a folder for events, or an open SummaryWriter.
     name: the model's name in figures. size, fit, mean, std: as on the command line. The first
     failure is logged as a warning, further ones at debug level; with ``strict`` they are raised.
+    verify: as of ``attnviz.wrap``, at the first step that is drawn.
 
     Raises:
         AttnvizError: At once, if the images, the figures or the folder cannot be used.
@@ -62,6 +64,7 @@ class Watch:
     save_data: bool = False
     style: DrawStyle = field(default_factory=DrawStyle)
     strict: bool = False
+    verify: bool = True
 
     def __post_init__(self) -> None:
         if self.every < 1:
@@ -85,6 +88,7 @@ class Watch:
         self._formats = tuple(ImageFormat(each) for each in self.formats)
         self._board: Board | None = None
         self._warned = False
+        self._verified = not self.verify
         for command in self._commands:
             check_before_loading(command, ModelRequest())
         if is_first_process():
@@ -113,6 +117,9 @@ class Watch:
 
     def _files(self, model: Any, step: int) -> Iterator[WrittenFile]:
         snapshot = snapshot_backbone(model, self.name)
+        if not self._verified:
+            compared(model, snapshot)
+            self._verified = True
         snapshot.info = replace(
             snapshot.info,
             name=f"{snapshot.info.name}, step {step}",
