@@ -54,8 +54,10 @@ class Backbone:
     def __repr__(self) -> str:
         info = self.info
         facts = f"patch {info.patch}, width {info.width}, {info.depth} layers, {info.heads} heads"
-        lines = (f"{info.title}: {facts}, from {info.weights}", *self.notes)
-        return "\n".join(lines)
+        line = f"{info.title}: {facts}"
+        # The note on loaded weights says the same, and more.
+        said = any(note.startswith(line) for note in self.notes)
+        return "\n".join(self.notes if said else (f"{line}, from {info.weights}", *self.notes))
 
     def _position_table(self) -> PositionTable:
         return PositionTable(

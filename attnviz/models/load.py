@@ -43,7 +43,8 @@ def load_backbone(request: ModelRequest) -> Backbone:
     """
     choose_device(request.device)
     keep_to_available_cores()
-    backbone = assemble(request, find_weights(request))
+    with build.without_bar_warning():
+        backbone = assemble(request, find_weights(request))
     backbone.request = request
     return backbone
 

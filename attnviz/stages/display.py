@@ -122,7 +122,7 @@ def save(maps: Maps, path: str | Path, options: Mapping[str, Any]) -> tuple[Writ
 
 def mime_bundle(
     maps: Maps, include: Collection[str], exclude: Collection[str]
-) -> dict[str, Any] | None:
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """See ``Maps._repr_mimebundle_``; None leaves the notebook to its own ways."""
     source = maps.source
     if source is None:
@@ -130,13 +130,16 @@ def mime_bundle(
     offered = (SVG if SVG in include else PNG, TEXT)
     wanted = [kind for kind in offered if kind not in exclude and (not include or kind in include)]
     bundle: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if TEXT in wanted:
         bundle[TEXT] = _summary(maps, source)
     if PNG in wanted:
         bundle[PNG] = stacked_png(_drawn(source, maps), SCREEN_DPI, _made(source))
+        made = source.provenance
+        metadata[PNG] = {"alt": f"{made.command} of {image_name(made)}, {made.model.title}"}
     if SVG in wanted:
         bundle[SVG] = stacked_svg(_drawn(source, maps), source.style.dpi, _made(source))
-    return bundle
+    return bundle, metadata
 
 
 def as_data_frame(maps: Maps) -> Any:

@@ -153,9 +153,14 @@ class Maps:
         written: tuple[WrittenFile, ...] = resolve(f"{_DISPLAY}:save")(self, path, options)
         return written
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any] | None:
-        """The figure for a notebook: PNG, or SVG where ``include`` asks for ``image/svg+xml``."""
-        bundle: dict[str, Any] | None
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The figure for a notebook: PNG, or SVG where ``include`` asks for ``image/svg+xml``.
+
+        With metadata: the alternative text of the image.
+        """
+        bundle: tuple[dict[str, Any], dict[str, Any]] | None
         bundle = resolve(f"{_DISPLAY}:mime_bundle")(self, include or (), exclude or ())
         return bundle
 

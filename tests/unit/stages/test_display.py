@@ -39,6 +39,12 @@ def maps(model):
     return attnviz.heads(model, PIXELS)
 
 
+def shown(maps, **asked):
+    """What a notebook gets of maps, without the metadata."""
+    data, _ = maps._repr_mimebundle_(**asked)
+    return data
+
+
 def pixels_of(bundle):
     return np.asarray(Image.open(io.BytesIO(bundle[PNG])))
 
@@ -47,18 +53,20 @@ def pixels_of(bundle):
 def test_every_kind_shows_itself(kind, model):
     more = {"like": PIXELS[::-1].copy()} if kind == "relevance" else {}
     found = getattr(attnviz, kind)(model, PIXELS, **more).styled(width=4)
-    bundle = found._repr_mimebundle_()
+    bundle = shown(found)
     assert set(bundle) == {PNG, TEXT}
     assert bundle[TEXT].startswith(f"{type(found).__name__}(tiny, array: ")
-    shown = pixels_of(bundle)
-    assert shown.shape[1] == 4 * SCREEN_DPI
-    assert shown.std() > 20  # not an empty page
+    page = pixels_of(bundle)
+    assert page.shape[1] == 4 * SCREEN_DPI
+    assert page.std() > 20  # not an empty page
+    _, metadata = found._repr_mimebundle_()
+    assert metadata == {PNG: {"alt": f"{kind} of array, tiny"}}
 
 
 def test_what_is_shown_is_the_figure_of_draw(model, maps):
     (figure,) = attnviz.draw(maps, attnviz.prepare(PIXELS, model), model)
     np.testing.assert_array_equal(
-        pixels_of(maps._repr_mimebundle_()), np.asarray(page_image(figure, SCREEN_DPI))
+        pixels_of(shown(maps)), np.asarray(page_image(figure, SCREEN_DPI))
     )
 
 
@@ -67,18 +75,18 @@ def test_the_options_are_those_of_draw(model, maps):
     (figure,) = attnviz.draw(maps, attnviz.prepare(PIXELS, model), model, style, threshold=0.5)
     expected = np.asarray(page_image(figure, SCREEN_DPI))
     options = {"cmap": "viridis", "scale": "shared", "width": "column", "threshold": 0.5}
-    np.testing.assert_array_equal(pixels_of(maps.styled(**options)._repr_mimebundle_()), expected)
+    np.testing.assert_array_equal(pixels_of(shown(maps.styled(**options))), expected)
     drawn = np.asarray(page_image(maps.figure(**options), SCREEN_DPI))
     np.testing.assert_array_equal(drawn, expected)
     assert maps.source.style == DrawStyle()  # the maps themselves are as they were
 
 
 def test_svg_is_drawn_on_request_alone(maps):
-    bundle = maps._repr_mimebundle_(include=[SVG])
+    bundle = shown(maps, include=[SVG])
     assert set(bundle) == {SVG}
     assert "Head 1" in bundle[SVG]
-    assert set(maps._repr_mimebundle_(exclude=[PNG])) == {TEXT}
-    assert set(maps._repr_mimebundle_(include=[TEXT])) == {TEXT}
+    assert set(shown(maps, exclude=[PNG])) == {TEXT}
+    assert set(shown(maps, include=[TEXT])) == {TEXT}
 
 
 def test_several_pages_are_one_below_the_other(model):
@@ -86,10 +94,10 @@ def test_several_pages_are_one_below_the_other(model):
     pages = found.figures()
     assert len(pages) > 1
     images = [page_image(page, SCREEN_DPI) for page in pages]
-    shown = pixels_of(found._repr_mimebundle_())
-    assert shown.shape[0] == sum(image.height for image in images)
-    np.testing.assert_array_equal(shown[-images[-1].height :], np.asarray(images[-1]))
-    root = ET.fromstring(found._repr_mimebundle_(include=[SVG])[SVG])
+    whole = pixels_of(shown(found))
+    assert whole.shape[0] == sum(image.height for image in images)
+    np.testing.assert_array_equal(whole[-images[-1].height :], np.asarray(images[-1]))
+    root = ET.fromstring(shown(found, include=[SVG])[SVG])
     tops = [float(page.get("y")) for page in root]
     heights = [72 * page.get_size_inches()[1] for page in pages]
     np.testing.assert_allclose(tops, np.cumsum([0, *heights[:-1]]), atol=0.01)
@@ -114,7 +122,7 @@ def drawn(monkeypatch):
 def test_a_figure_that_was_shown_is_gone(maps, drawn):
     kept = maps.figure(width=2)
     for _ in range(3):
-        maps.styled(width=2)._repr_mimebundle_()
+        shown(maps.styled(width=2))
     gc.collect()
     assert [reference() for reference in drawn] == [kept, None, None, None]
 
@@ -123,7 +131,7 @@ def test_a_figure_that_was_shown_is_gone(maps, drawn):
 def test_a_hundred_shown_figures_leave_no_object(model):
     small, counts = attnviz.rollout(model, PIXELS).styled(width=2), []
     for cell in range(101):
-        small._repr_mimebundle_()
+        shown(small)
         if cell in (0, 100):
             gc.collect()
             counts.append(len(gc.get_objects()))
@@ -228,7 +236,7 @@ def test_maps_of_several_images_are_in_their_order(model):
         np.testing.assert_allclose(each.attention, alone.attention, rtol=0, atol=1e-6)
     names = [each.source.provenance.image for each in found]
     assert names == ["image 0", "array", "image 2", "image 3"]
-    assert base64.b64encode(found[0]._repr_mimebundle_()[PNG])
+    assert base64.b64encode(shown(found[0])[PNG])
     (named,) = attnviz.compute_maps(model, [PIXELS], "heads")
     assert type(named) is type(found[0])
 
@@ -238,4 +246,4 @@ def test_the_image_may_be_a_path(model, tmp_path):
     Image.fromarray(PIXELS).save(path)
     found = attnviz.heads(model, str(path))
     np.testing.assert_array_equal(found.attention, attnviz.heads(model, PIXELS).attention)
-    assert "scene.png" in found._repr_mimebundle_(include=[TEXT])[TEXT]
+    assert "scene.png" in shown(found, include=[TEXT])[TEXT]
