@@ -36,8 +36,7 @@ class Report:
     (``status``: done, skipped or failed), so that it can be piped. Progress, notes, tables and the
     summary go to standard error; ``quiet`` leaves only failures there, and the summary if there
     were any. ``may_be_empty``: a run without images is not a failure, as for a shard of few inputs.
-    ``tables``: print the numbers of a single image. ``progress``: a display other than the one that
-    suits ``err``.
+    ``tables``: print the numbers of a single image.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class Report:
         quiet: bool = False,
         may_be_empty: bool = False,
         tables: bool = True,
-        progress: Progress | None = None,
         out: TextIO | None = None,
         err: TextIO | None = None,
     ) -> None:
@@ -57,7 +55,7 @@ class Report:
         self._out = sys.stdout if out is None else out
         self._err = sys.stderr if err is None else err
         self._tables = tables and not quiet
-        self._progress = progress or make_progress(self._err, quiet=quiet)
+        self._progress: Progress = make_progress(self._err, quiet=quiet)
         self._total = 0
         self._done = 0
         self._skipped = 0

@@ -67,6 +67,12 @@ def snapshot_backbone(model: nn.Module, name: str | None = None) -> Backbone:
             f"the parameters of {name} are spread over processes",
             "gather them into a model of one process and give that",
         )
+    if not is_timms(live) and (family := _other_family(live)):
+        raise UnsupportedModelError(
+            f"{name} is not supported (timm's {family})",
+            "supported are timm's ViT, DeiT, BEiT, CLIP, SigLIP and EVA models, whose blocks "
+            "attend once over all tokens of the image",
+        )
     merged = merged_layers(live)
     snapshot = _copied(live, name, merged) if is_timms(live) else _rebuilt(live, name, merged)
     if merged:
@@ -77,6 +83,12 @@ def snapshot_backbone(model: nn.Module, name: str | None = None) -> Backbone:
 def is_timms(live: nn.Module) -> bool:
     """Whether the module runs timm's own code, so that a copy of it is what is shown."""
     return any(base.__module__ in _TIMM for base in type(live).__mro__)
+
+
+def _other_family(live: nn.Module) -> str:
+    """The module of timm that a class is from; empty for code of others."""
+    module = type(live).__module__
+    return module.removeprefix("timm.models.") if module.startswith("timm.models.") else ""
 
 
 @contextmanager

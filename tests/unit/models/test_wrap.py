@@ -7,8 +7,10 @@ import copy
 import numpy as np
 import peft
 import pytest
+import timm
 import torch
 import transformers
+from PIL import Image
 from torch import nn
 
 import attnviz
@@ -192,6 +194,25 @@ def test_a_module_that_computes_something_else_is_refused():
         attnviz.wrap(module)
     assert "activation" in caught.value.hint
     assert attnviz.wrap(module, verify=False).info.depth == live_models.DEPTH
+
+
+def test_a_watch_refuses_it_before_it_draws(tmp_path):
+    picture = tmp_path / "x.png"
+    Image.fromarray(IMAGE).save(picture)
+    module = live_models.make("hf-vit")
+    for part in module.modules():
+        if type(part).__name__ in ("GELUActivation", "GELU"):
+            part.forward = torch.tanh
+    watch = attnviz.Watch([picture], ["heads"], out=tmp_path / "out", strict=True)
+    with pytest.raises(UnsupportedModelError, match="computes something else"):
+        watch(module, 0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_models_of_timm_are_refused_by_their_family():
+    module = timm.create_model("cait_xxs24_224", depth=1, depth_token_only=1)
+    with pytest.raises(UnsupportedModelError, match=r"Cait is not supported \(timm's cait\)"):
+        attnviz.wrap(module)
 
 
 def test_the_statistics_are_those_that_are_said():
