@@ -203,6 +203,7 @@ def prepare(
         ImageError: It cannot be read, or is another kind of array.
         UsageError: A size that the model cannot take, or a float tensor without ``normalised``.
     """
+    _check_model(model)
     if isinstance(source, RgbImage):
         return fitting.prepare(source, model.info, size, Fit(fit))
     if not normalised:
@@ -267,6 +268,7 @@ def compute_maps(
         MemoryNeededError: It does not fit into memory.
         AttentionError: The captured attention breaks an invariant.
     """
+    _check_model(model)
     request = request_of(command)
     check_request(model.info, request)
     prepared = [
@@ -481,6 +483,7 @@ def relevance(
         ImageError: The second image cannot be read.
         AttentionError: The captured attention or a gradient breaks an invariant.
     """
+    _check_model(model)
     second = like
     if like is not None and not isinstance(like, PreparedImage):
         second = prepare(like, model)
@@ -615,6 +618,7 @@ def explore(
         ImageError: The image cannot be read.
         MemoryNeededError: It does not fit into memory.
     """
+    _check_model(model)
     chosen = choose_layers(model.info, _indices(layers))
     single = SingleImage(model, _prepared(model, image))
     return page_of(single, chosen, rollout=rollout, height=height)
@@ -622,6 +626,14 @@ def explore(
 
 def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:
     return None if given is None else tuple(given)
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, Backbone):
+        raise UsageError(
+            f"an object of type {type(model).__name__} is not a loaded model",
+            "attnviz.load_model(name) or attnviz.wrap(module) gives one",
+        )
 
 
 def _prepared(model: Backbone, image: PreparedImage | RgbImage | ImageSource) -> PreparedImage:
@@ -634,6 +646,7 @@ def _one(
     request: CommandRequest,
     _maps: type[_Maps],
 ) -> _Maps:
+    _check_model(model)
     check_request(model.info, request)
     single = SingleImage(model, _prepared(model, image))
     reference = read_second(model, request, InputRequest(()))

@@ -104,9 +104,9 @@ def run(
                 f"a run reads files, and was given an object of type {type(each).__name__}",
                 f"attnviz.{command}(model, image) takes images in memory",
             )
-    loaded = None if model is None or isinstance(model, str) else model
-    if loaded is None:
-        options |= {} if model is None else {"model": model}
+    loaded = _loaded(model)
+    if isinstance(model, str):
+        options |= {"model": model}
     given = _given(kind, options, loaded)
     request: RunRequest = run_request(kind, given, tuple(map(str, named)))
     if loaded is not None and loaded.request is None and request.cluster is not None:
@@ -114,9 +114,27 @@ def run(
     # In a notebook standard error has the colour of a failure.
     stream = sys.stdout if in_notebook() else sys.stderr
     report = Report(quiet=quiet, may_be_empty=True, tables=False, out=io.StringIO(), err=stream)
-    collected = _Collected()
+    collected = _Collected(may_be_empty=request.inputs.shard is not None)
     report.consume(collected.read(collect_outputs(request, run_command(request, loaded))))
     return collected.result(command)
+
+
+def _loaded(model: Any) -> Backbone | None:
+    """The model, if it is one and not a name.
+
+    Raises:
+        UsageError: Neither of the two.
+    """
+    if model is None or isinstance(model, str):
+        return None
+    from attnviz.models.backbone import Backbone  # with torch, which a wrong option does without
+
+    if isinstance(model, Backbone):
+        return model
+    raise UsageError(
+        f"an object of type {type(model).__name__} is not a loaded model",
+        "give a name, or attnviz.wrap(module)",
+    )
 
 
 def _given(kind: Kind, options: dict[str, Any], loaded: Backbone | None) -> Given:
@@ -155,7 +173,8 @@ def _given(kind: Kind, options: dict[str, Any], loaded: Backbone | None) -> Give
 class _Collected:
     """What a run's events say, taken on their way to the report."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_be_empty: bool) -> None:
+        self._may_be_empty = may_be_empty
         self._files: list[Path] = []
         self._done: list[Path] = []
         self._skipped: list[Path] = []
@@ -167,6 +186,8 @@ class _Collected:
             for event in events:
                 self._take(event)
                 yield event
+            if not (self._may_be_empty or self._done or self._skipped or self._failed):
+                raise UsageError("no images found", "name files, or folders that hold some")
         finally:
             close = getattr(events, "close", None)
             if close is not None:

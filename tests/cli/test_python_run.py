@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+from torch import nn
 
 import attnviz
 from attnviz.cli.progress import NotebookProgress, in_notebook, make_progress
@@ -115,6 +116,17 @@ def test_wrong_inputs_and_kinds_are_refused(photos, model):
     assert caught.value.hint == "did you mean heads?"
     with pytest.raises(UsageError, match=r"a run reads files, .* ndarray"):
         attnviz.run("heads", [np.zeros((8, 8, 3), np.uint8)], model=model)
+    with pytest.raises(UsageError, match="type Linear is not a loaded model"):
+        attnviz.run("heads", photos, model=nn.Linear(2, 2))
+
+
+def test_no_images_are_a_failure(model, tmp_path, capfd):
+    with pytest.raises(UsageError, match="no images found"):
+        attnviz.run("heads", [], model=model, out=tmp_path / "out")
+    assert capfd.readouterr().err == ""
+    (tmp_path / "empty").mkdir()
+    result = attnviz.run("heads", tmp_path / "empty", model=model, out=tmp_path / "out")
+    assert "holds no images" in str(result.failed[0][1])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,4 +67,20 @@ def test_it_works_in_a_frame_of_a_document_in_another_encoding(browser, page, tm
         frame.click("#save")
     assert download.value.suggested_filename == "array.attention.png"
     assert problems == []
+    tab.close()
+
+
+def test_it_survives_a_saved_notebook_and_nbconvert(browser, tmp_path):
+    from nbconvert import HTMLExporter
+
+    notebook = Path(__file__).resolve().parents[2] / "docs" / "notebooks" / "five_lines.ipynb"
+    page, _ = HTMLExporter().from_filename(str(notebook))
+    path = tmp_path / "five_lines.html"
+    path.write_text(page, encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto(path.as_uri(), wait_until="domcontentloaded")
+    tab.locator("iframe").scroll_into_view_if_needed()
+    frame = tab.frames[1]
+    frame.wait_for_selector("#headline:has-text('CLS')")
+    assert frame.inner_text("#name") == "cat.jpg"
     tab.close()

@@ -241,6 +241,14 @@ def test_maps_of_several_images_are_in_their_order(model):
     assert type(named) is type(found[0])
 
 
+@pytest.mark.parametrize("function", ["heads", "relevance", "explore", "prepare", "qkv"])
+def test_a_bare_module_is_not_a_model(function, model):
+    calls = {"prepare": (PIXELS, model.module)}
+    with pytest.raises(UsageError, match="type VisionTransformer is not a loaded model") as caught:
+        getattr(attnviz, function)(*calls.get(function, (model.module, PIXELS)))
+    assert "attnviz.wrap(module)" in caught.value.hint
+
+
 def test_the_image_may_be_a_path(model, tmp_path):
     path = Path(tmp_path / "scene.png")
     Image.fromarray(PIXELS).save(path)
