@@ -36,7 +36,7 @@ from attnviz.models.choose import Weights
 from attnviz.models.load import assemble
 from attnviz.models.weights import hf_config, huggingface
 from attnviz.models.weights.checkpoint import Checkpoint, convert_original, infer_original
-from attnviz.models.weights.networks import preferred
+from attnviz.models.weights.networks import plain_name, preferred
 
 _IMAGENET: dict[str, Any] = {
     "mean": (0.485, 0.456, 0.406),
@@ -222,7 +222,8 @@ def _take_any_size(snapshot: Any) -> None:
 def _rebuilt(live: nn.Module, name: str, merged: Mapping[str, nn.Module]) -> Backbone:
     """A model of timm's, of the layout that the live tensors are named after."""
     path = Path(name)
-    tensors = with_merged(live.state_dict(), merged)
+    stored = with_merged(live.state_dict(), merged)
+    tensors = {plain_name(name): tensor for name, tensor in stored.items()}
     if huggingface.is_layout(tensors):
         config = _config_of(live)
         source = hf_config.source_of(config, path)

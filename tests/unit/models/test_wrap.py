@@ -173,6 +173,19 @@ def test_compiled_and_distributed_modules(tmp_path):
         torch.distributed.destroy_process_group()
 
 
+@pytest.mark.parametrize("kind", live_models.KINDS)
+def test_compiled_blocks_are_seen_through(kind):
+    module = live_models.make(kind)
+    plain = ours(attnviz.wrap(module))
+    lists = [part for part in module.modules() if isinstance(part, nn.ModuleList | nn.Sequential)]
+    blocks = next(part for part in lists if len(part) == live_models.DEPTH)
+    blocks[1] = torch.compile(blocks[1], backend="eager")
+    compiled = torch.compile(module, backend="eager")
+    before = state_of(compiled)
+    assert torch.equal(ours(attnviz.wrap(compiled)), plain)
+    assert_same(state_of(compiled), before)
+
+
 @pytest.mark.parametrize("kind", ["timm", "dino", "hf-vit"])
 def test_later_changes_of_the_module_are_not_seen(kind):
     module = live_models.make(kind)
