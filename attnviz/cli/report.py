@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from attnviz.cli.ending import last_words
 from attnviz.cli.progress import make_progress
 from attnviz.domain.events import (
     Done,
@@ -69,15 +70,14 @@ class Report:
         been cleared and the summary printed.
         """
         try:
-            with self._progress:
+            with self._progress, last_words(self._say_stopped):
                 for event in events:
                     self._take(event)
         except BrokenPipeError:
             # The reader of standard output has gone, and would not see a summary.
             raise
         except BaseException:
-            if self._finished:
-                self._say(f"stopped: {self._summary()}")
+            self._say_stopped()
             raise
         finally:
             # Clean up (workers, hooks) now, not when the generator is collected.
@@ -182,6 +182,10 @@ class Report:
         if self._failed:
             parts.append(f"{self._failed} failed")
         return ", ".join(parts)
+
+    def _say_stopped(self) -> None:
+        if self._finished:
+            self._say(f"stopped: {self._summary()}")
 
     def _say(self, line: str) -> None:
         if not self._quiet:
