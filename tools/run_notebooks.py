@@ -24,14 +24,13 @@ KERNEL = {
 }
 
 
-def executed(path: Path) -> nbformat.NotebookNode:
-    """The notebook with the outputs of a run now."""
-    notebook = nbformat.read(path, as_version=4)
+def executed(notebook: nbformat.NotebookNode, folder: Path = FOLDER) -> nbformat.NotebookNode:
+    """The notebook with the outputs of a run now, in a folder."""
     client = NotebookClient(
         notebook,
         timeout=SECONDS,
         kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent)}},
+        resources={"metadata": {"path": str(folder)}},
         record_timing=False,
     )
     client.execute()
@@ -53,7 +52,7 @@ def main(names: Sequence[str]) -> None:
     """Run the notebooks of these names, or all."""
     paths = [FOLDER / name for name in names] or sorted(FOLDER.glob("*.ipynb"))
     for path in paths:
-        notebook = executed(path)
+        notebook = executed(nbformat.read(path, as_version=4))
         if found := complaints(notebook):
             raise SystemExit(f"{path.name} writes to standard error:\n{''.join(found)}")
         nbformat.write(notebook, path)
