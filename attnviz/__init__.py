@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         compute_maps,
         draw,
         draw_registers,
+        explore,
         features,
         heads,
         layers,
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
         matrix,
         patch,
         prepare,
+        prepare_batch,
         qkv,
         read,
         registers,
         relevance,
         rollout,
         score,
+        wrap,
     )
+    from attnviz.cli.python_run import run
     from attnviz.watch import Watch
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
     "compute_maps",
     "draw",
     "draw_registers",
+    "explore",
     "features",
     "heads",
     "layers",
@@ -45,20 +50,24 @@ __all__ = [
     "matrix",
     "patch",
     "prepare",
+    "prepare_batch",
     "qkv",
     "read",
     "registers",
     "relevance",
     "rollout",
+    "run",
     "score",
+    "wrap",
 ]
+
+_ELSEWHERE = {"Watch": "attnviz.watch", "run": "attnviz.cli.python_run"}
+"""Names that are not of ``attnviz.api``."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Watch":
-        return import_module("attnviz.watch").Watch
     if name in __all__:
-        return getattr(import_module("attnviz.api"), name)
+        return getattr(import_module(_ELSEWHERE.get(name, "attnviz.api")), name)
     raise AttributeError(f"module 'attnviz' has no attribute {name!r}")
 
 

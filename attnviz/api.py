@@ -3,11 +3,10 @@
     import attnviz
 
     model = attnviz.load_model("dino_vits8")
-    image = attnviz.prepare("cat.jpg", model)
-    maps = attnviz.heads(model, image, layer=-1)
+    maps = attnviz.heads(model, "cat.jpg", layer=-1)
     maps.attention.shape                     # (H, gh, gw)
-    figure, = attnviz.draw(maps, image, model)
-    figure.savefig("cat.heads.pdf")
+    maps                                     # shows the figure, as the last line of a cell
+    maps.save("cat.heads.pdf")
 
 The command line does its work through the same functions.
 """
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attnviz import figures
 from attnviz.attention.checks import check_request
+from attnviz.attention.choose import choose_layers
 from attnviz.attention.memory import check_memory
 from attnviz.domain import (
     DEFAULT_DISCARD_RATIO,
@@ -49,7 +49,7 @@ from attnviz.domain import (
     RolloutMaps,
     RolloutOptions,
     ScoreMaps,
-    sha256_of,
+    Size,
 )
 from attnviz.domain.kinds import (
     CommandRequest,
@@ -62,14 +62,19 @@ from attnviz.domain.kinds import (
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
+    request_of,
 )
 from attnviz.domain.registers import DEFAULT_TOP, RegisterSearch, RegistersMaps
 from attnviz.domain.requests import InputRequest, ModelRequest, SizeRequest
-from attnviz.errors import ImageError
+from attnviz.errors import ImageError, UsageError
 from attnviz.images import fit as fitting
+from attnviz.images import memory
 from attnviz.images.read import read_image
+from attnviz.models import wrap as wrapping
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
+from attnviz.stages.display import shown
+from attnviz.stages.explorer_page import PAGE_HEIGHT, ExplorerPage, page_of
 from attnviz.stages.model import maps_of
 from attnviz.stages.reference import read_second, refer_to
 from attnviz.stages.registers import RegisterFinder, find_registers
@@ -77,11 +82,15 @@ from attnviz.stages.single import SingleImage
 from attnviz.storage import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+    from torch import Tensor, nn
 
-    from attnviz.domain import ByteArray
+    ImageSource = str | Path | Image | NDArray[Any] | Tensor
+    """A path, a Pillow image, an array (h, w, 3) or a tensor (3, h, w): see ``read``."""
 
 _Maps = TypeVar("_Maps", bound=Maps)
 
@@ -137,58 +146,174 @@ def load_model(  # noqa: PLR0913 - the options of a model
     )
 
 
-def read(source: str | Path | ByteArray) -> RgbImage:
-    """An image from a file, or from an array (height, width, 3) uint8 in sRGB.
+def wrap(
+    module: nn.Module,
+    *,
+    name: str | None = None,
+    processor: Any = None,
+    mean: tuple[float, float, float] | None = None,
+    std: tuple[float, float, float] | None = None,
+    verify: bool = True,
+) -> Backbone:
+    """A model from a module in memory: a ViT of timm, of transformers, or of the code of DINO.
+
+    Also one that is being trained: compiled, in DistributedDataParallel, or with adapters of peft,
+    which are merged. It is shown in evaluation mode and float32, with a copy of its weights as they
+    are now. The module itself is not run and stays the same to the bit: weights, mode, hooks,
+    gradients. ``notes`` of the model say what was merged, compared and assumed.
+
+    Args:
+        module: The module, or one that holds it; of teacher and student, the teacher is taken.
+        name: What figures call it; by default the name of its class.
+        processor: The image processor of transformers that prepares its images.
+        mean: Mean of the pixel normalisation, for pixels from 0 to 1; by default as timm's module
+            says, else that of ImageNet, and then figures say that it is assumed.
+        std: Standard deviation of the pixel normalisation.
+        verify: Run a copy of the module once, and refuse it unless the output of its last layer is
+            that of the model that is shown. Modules of timm are shown by their own code.
+
+    Raises:
+        UsageError: The module holds no Vision Transformer, or several; mean without std.
+        UnsupportedModelError: Its attention cannot be shown exactly.
+        CheckpointError: Its tensors are not those of a known layout.
+    """
+    return wrapping.wrap(module, name=name, processor=processor, mean=mean, std=std, verify=verify)
+
+
+def read(
+    source: ImageSource, *, normalised: bool | None = None, name: str | None = None
+) -> RgbImage:
+    """An image of 8 bits a channel in sRGB.
+
+    Args:
+        source: A path; a Pillow image; an array (h, w, 3) of uint8, or of floats from 0 to 1; a
+            tensor (3, h, w) of uint8, or of floats from 0 to 1 with ``normalised=False``.
+        normalised: Must be False for a float tensor: its values do not say it.
+        name: What figures call the image; by default the name of its file.
 
     Raises:
         ImageError: The file cannot be read, or the array is of another kind.
+        UsageError: A float tensor, and ``normalised`` is not False.
     """
-    if isinstance(source, str | Path):
-        path = path_of(source)
-        return read_image(ImageFile(path, Path(path.name)), max_pixels=DEFAULT_MAX_PIXELS)
-    try:
-        name = Path("array")
-        return RgbImage(ImageFile(name, name), source, sha256_of(source.tobytes()))
-    except ValueError as error:
-        raise ImageError(str(error), "give an array (height, width, 3) of uint8") from error
+    if not isinstance(source, str | Path):
+        return memory.image_of(source, normalised=normalised, name=name)
+    path = path_of(source)
+    return read_image(ImageFile(path, Path(path.name)), max_pixels=DEFAULT_MAX_PIXELS)
 
 
 def prepare(
-    source: str | Path | ByteArray | RgbImage,
+    source: ImageSource | RgbImage,
     model: Backbone,
     *,
     size: SizeRequest = None,
     fit: Fit | str = Fit.ASPECT,
+    normalised: bool | None = None,
+    name: str | None = None,
 ) -> PreparedImage:
     """An image as the model sees it; the geometry that places maps on it travels with it.
 
+    Args:
+        source: An image as for ``read``, or what that returned.
+        model: A loaded model.
+        size: Shorter side in pixels, (height, width), ``"original"``, or None: the native size.
+        fit: ``"aspect"``, ``"squash"``, ``"crop"`` or ``"pad"``.
+        normalised: True: ``source`` is a tensor (3, h, w) that was resized and normalised with the
+            model's mean and standard deviation already, and is the model's input to the bit.
+        name: What figures call an image in memory.
+
     Raises:
-        ImageError: It cannot be read.
-        UsageError: A size that the model cannot take.
+        ImageError: It cannot be read, or is another kind of array.
+        UsageError: A size that the model cannot take, or a float tensor without ``normalised``.
     """
-    image = source if isinstance(source, RgbImage) else read(source)
-    return fitting.prepare(image, model.info, size, Fit(fit))
+    _check_model(model)
+    if isinstance(source, RgbImage):
+        return fitting.prepare(source, model.info, size, Fit(fit))
+    if not normalised:
+        image = read(source, normalised=normalised, name=name)
+        return fitting.prepare(image, model.info, size, Fit(fit))
+    if size is not None or Fit(fit) is not Fit.ASPECT:
+        raise UsageError(
+            "a normalised tensor is the model's input as it is, and is not resized",
+            "leave size and fit out",
+        )
+    return memory.prepared_of(source, model.info, name=name)
+
+
+def prepare_batch(
+    sources: Iterable[ImageSource | RgbImage],
+    model: Backbone,
+    *,
+    size: SizeRequest = None,
+    fit: Fit | str = Fit.ASPECT,
+    normalised: bool | None = None,
+) -> list[PreparedImage]:
+    """Several images as ``prepare`` takes them, or one array or tensor with a first axis more.
+
+    Images in memory without a name of their own are called ``image 0``, ``image 1`` and so on.
+
+    Raises:
+        ImageError: As ``prepare``; the message begins with the number of the image.
+        UsageError: As ``prepare``.
+    """
+    return [
+        _numbered(index, source, model, size=size, fit=fit, normalised=normalised)
+        for index, source in enumerate(sources)
+    ]
+
+
+def _numbered(
+    index: int, source: ImageSource | RgbImage, model: Backbone, **options: Any
+) -> PreparedImage:
+    """An image of a batch: with its number for a name, and in errors."""
+    named = isinstance(source, str | Path | RgbImage) or getattr(source, "filename", None)
+    try:
+        return prepare(source, model, name=None if named else f"image {index}", **options)
+    except ImageError as error:
+        raise ImageError(f"image {index}: {error.message}", error.hint) from error
 
 
 def compute_maps(
-    model: Backbone, images: Sequence[PreparedImage], command: CommandRequest
+    model: Backbone,
+    images: Iterable[PreparedImage | RgbImage | ImageSource],
+    command: CommandRequest | str,
 ) -> list[Maps]:
-    """What a command asks for, for images of one input size, in one pass: one result an image.
+    """What a command asks for, one result an image; images of one input size share a pass.
+
+    Args:
+        model: A loaded model.
+        images: Prepared images, or others as ``prepare_batch`` takes them.
+        command: A request, or the name of a kind of figure (``"heads"``) with its defaults.
 
     Raises:
         UsageError: Something in the request is out of range for this model.
-        ImageError: A point to look from lies outside an image.
+        ImageError: An image cannot be read, or a point to look from lies outside of it.
         MemoryNeededError: It does not fit into memory.
         AttentionError: The captured attention breaks an invariant.
     """
-    check_request(model.info, command)
-    check_memory(model.info, images[0].geometry.model_input, command, model.device)
-    return maps_of(model, images, command, read_second(model, command, InputRequest(())))
+    _check_model(model)
+    request = request_of(command)
+    check_request(model.info, request)
+    prepared = [
+        one if isinstance(one, PreparedImage) else _numbered(index, one, model)
+        for index, one in enumerate(images)
+    ]
+    reference = read_second(model, request, InputRequest(()))
+    by_size: dict[Size, list[int]] = {}
+    for index, one in enumerate(prepared):
+        by_size.setdefault(one.geometry.model_input, []).append(index)
+    found: dict[int, Maps] = {}
+    for size, indices in by_size.items():
+        check_memory(model.info, size, request, model.device)
+        batch = [prepared[index] for index in indices]
+        found |= zip(indices, maps_of(model, batch, request, reference), strict=True)
+    return [
+        shown(SingleImage(model, one), request, found[index]) for index, one in enumerate(prepared)
+    ]
 
 
 def heads(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     layer: int = -1,
     heads: Sequence[int] | None = None,
@@ -199,7 +324,7 @@ def heads(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
         distance: Also what takes the whole matrix: attention distance, attention to CLS, entropies.
@@ -219,7 +344,7 @@ def heads(
 
 def layers(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
@@ -230,7 +355,7 @@ def layers(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         layers: Indices of layers, from 0; None means all.
         heads: Indices of heads, from 0; None means all.
         distance: Also the attention distance, which takes the whole matrices.
@@ -253,7 +378,7 @@ def layers(
 
 def rollout(  # noqa: PLR0913 - the options of a rollout
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     fusion: Fusion | str = Fusion.MEAN,
     residual: float = DEFAULT_RESIDUAL,
@@ -268,7 +393,7 @@ def rollout(  # noqa: PLR0913 - the options of a rollout
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         fusion: How the heads of a layer are fused: ``"mean"``, ``"max"`` or ``"min"``.
         residual: Share of the identity mixed into each layer, in [0, 1).
         discard_ratio: Share of each layer's smallest values that become 0, in [0, 1); 0 is the
@@ -296,7 +421,7 @@ def rollout(  # noqa: PLR0913 - the options of a rollout
 
 def patch(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     layer: int = -1,
     heads: Sequence[int] | None = None,
@@ -307,7 +432,7 @@ def patch(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
         cells: Patches as (row, column) in the grid, from 0.
@@ -327,7 +452,7 @@ def patch(
 
 def score(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     layer: int = -1,
     heads: Sequence[int] | None = None,
@@ -337,7 +462,7 @@ def score(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
         keep_ratio: Share of the patches that are kept, highest first, in (0, 1].
@@ -355,9 +480,9 @@ def score(
 
 def relevance(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
-    like: str | Path | ByteArray | RgbImage | PreparedImage | None = None,
+    like: PreparedImage | RgbImage | ImageSource | None = None,
     class_index: int | None = None,
     method: RelevanceMethod | str = RelevanceMethod.CHEFER,
     heads: Sequence[int] | None = None,
@@ -366,9 +491,8 @@ def relevance(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
-        like: The second image: a path, an array (height, width, 3) uint8, or one that is read or
-            prepared already.
+        image: A prepared image, or one as ``prepare`` takes it.
+        like: The second image, prepared or as ``prepare`` takes it.
         class_index: A class of the classifier that came with the weights, from 0.
         method: ``"chefer"`` (Chefer et al. 2021), ``"gradient-rollout"`` or ``"contribution"``.
         heads: Indices of heads, from 0; None means all.
@@ -381,6 +505,7 @@ def relevance(
         ImageError: The second image cannot be read.
         AttentionError: The captured attention or a gradient breaks an invariant.
     """
+    _check_model(model)
     second = like
     if like is not None and not isinstance(like, PreparedImage):
         second = prepare(like, model)
@@ -388,12 +513,15 @@ def relevance(
     request = RelevanceRequest(RelevanceMethod(method), class_index, path, _indices(heads))
     check_request(model.info, request)
     reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
-    return cast("RelevanceMaps", SingleImage(model, image).maps(request, reference))
+    digest = second.image.sha256 if isinstance(second, PreparedImage) else None
+    single = SingleImage(model, _prepared(model, image))
+    maps = single.maps(request, reference)
+    return cast("RelevanceMaps", shown(single, request, maps, digest))
 
 
 def features(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     layer: int | None = None,
     cells: Sequence[tuple[int, int]] = (),
@@ -406,7 +534,7 @@ def features(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         layer: The tokens as this layer gives them; None: the model's output, after its final norm.
         cells: Patches to compare with, as (row, column) in the grid, from 0.
         points: The same as (x, y) in pixels of the original image.
@@ -431,7 +559,7 @@ def features(
 
 def matrix(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     layer: int = -1,
     heads: Sequence[int] | None = None,
@@ -441,7 +569,7 @@ def matrix(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
         whole: Also every value, and not only the means over blocks of tokens that are drawn.
@@ -460,7 +588,7 @@ def matrix(
 
 def qkv(
     model: Backbone,
-    image: PreparedImage,
+    image: PreparedImage | RgbImage | ImageSource,
     *,
     layer: int = -1,
     heads: Sequence[int] | None = None,
@@ -470,7 +598,7 @@ def qkv(
 
     Args:
         model: A loaded model.
-        image: A prepared image.
+        image: A prepared image, or one as ``prepare`` takes it.
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
         parts: Some of ``"q"``, ``"k"``, ``"v"``.
@@ -486,16 +614,65 @@ def qkv(
     return _one(model, image, request, QkvMaps)
 
 
+def explore(
+    model: Backbone,
+    image: PreparedImage | RgbImage | ImageSource,
+    *,
+    layers: Sequence[int] | None = None,
+    rollout: bool = True,
+    height: int = PAGE_HEIGHT,
+) -> ExplorerPage:
+    """The explorer page of an image: attention from any token, layer and head, in a cell.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image, or one as ``prepare`` takes it.
+        layers: Indices of layers to keep in the page, from 0; None means all.
+        rollout: Also the rollout up to each of these layers.
+        height: Of the page in a notebook cell, in pixels.
+
+    Returns:
+        The page, which shows itself in a frame at the end of a cell, also in a saved notebook and
+        without a network; ``save("page.html")`` writes it.
+
+    Raises:
+        UsageError: A layer out of range.
+        ImageError: The image cannot be read.
+        MemoryNeededError: It does not fit into memory.
+    """
+    _check_model(model)
+    chosen = choose_layers(model.info, _indices(layers))
+    single = SingleImage(model, _prepared(model, image))
+    return page_of(single, chosen, rollout=rollout, height=height)
+
+
 def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:
     return None if given is None else tuple(given)
 
 
+def _check_model(model: Any) -> None:
+    if not isinstance(model, Backbone):
+        raise UsageError(
+            f"an object of type {type(model).__name__} is not a loaded model",
+            "attnviz.load_model(name) or attnviz.wrap(module) gives one",
+        )
+
+
+def _prepared(model: Backbone, image: PreparedImage | RgbImage | ImageSource) -> PreparedImage:
+    return image if isinstance(image, PreparedImage) else prepare(image, model)
+
+
 def _one(
-    model: Backbone, image: PreparedImage, request: CommandRequest, _maps: type[_Maps]
+    model: Backbone,
+    image: PreparedImage | RgbImage | ImageSource,
+    request: CommandRequest,
+    _maps: type[_Maps],
 ) -> _Maps:
+    _check_model(model)
     check_request(model.info, request)
+    single = SingleImage(model, _prepared(model, image))
     reference = read_second(model, request, InputRequest(()))
-    return cast("_Maps", SingleImage(model, image).maps(request, reference))
+    return cast("_Maps", shown(single, request, single.maps(request, reference)))
 
 
 def registers(

@@ -37,6 +37,7 @@ class Report:
     (``status``: done, skipped or failed), so that it can be piped. Progress, notes, tables and the
     summary go to standard error; ``quiet`` leaves only failures there, and the summary if there
     were any. ``may_be_empty``: a run without images is not a failure, as for a shard of few inputs.
+    ``tables``: print the numbers of a single image.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Report:
         as_json: bool = False,
         quiet: bool = False,
         may_be_empty: bool = False,
+        tables: bool = True,
         out: TextIO | None = None,
         err: TextIO | None = None,
     ) -> None:
@@ -53,6 +55,7 @@ class Report:
         self._may_be_empty = may_be_empty
         self._out = sys.stdout if out is None else out
         self._err = sys.stderr if err is None else err
+        self._tables = tables and not quiet
         self._progress: Progress = make_progress(self._err, quiet=quiet)
         self._total = 0
         self._done = 0
@@ -113,7 +116,7 @@ class Report:
         self._done += 1
         for note in event.notes:
             self._say(f"note: {note if event.images else _about(str(event.file.path), note)}")
-        if self._total == 1 and event.table and not self._quiet:
+        if self._total == 1 and event.table and self._tables:
             print_table(event.table, self._err)
         if self._as_json:
             self._emit({"status": "done", **event.record, "notes": list(event.notes)})

@@ -37,7 +37,8 @@ class ModelInfo:
     ``classes``: of the classifier that came with the weights; 0 without one. ``shape``: of which
     known size a model is that only the shapes of its weights chose ("ViT-B/16"); empty where
     something names the model. ``statistics_assumed``: nothing says which ``mean`` and ``std`` the
-    model was trained with. ``arithmetic``: what a pass computes in.
+    model was trained with. ``arithmetic``: what a pass computes in. ``in_memory``: a module of the
+    user's own, which no file names.
     ``stride``: the distance between patches that overlap, in pixels; None where they do not.
     ``checkpoint_key``: the entry of a training checkpoint that was loaded.
     """
@@ -66,6 +67,7 @@ class ModelInfo:
     checkpoint_key: str | None = None
     test_registers: AddedRegisters | None = None
     stride: int | None = None
+    in_memory: bool = False
 
     @property
     def prefix_names(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from attnviz.domain import ModelInfo, PreparedImage, Size
 from attnviz.domain.model import AddedRegisters
 from attnviz.domain.process import available_cores, process_is_ours
 from attnviz.domain.register_neurons import RegisterNeurons
+from attnviz.domain.requests import ModelRequest
 from attnviz.errors import UsageError
 from attnviz.models.added_registers import RegisterEdit, check_neurons, output_projections
 from attnviz.models.device import exact_float32
@@ -30,7 +31,8 @@ class Backbone:
 
     ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
     gradients, and is never changed by a run. ``notes`` are lines that a user should see once.
-    ``head``: the classifier that came with the weights, if any. ``offset``: whether the model's own
+    ``head``: the classifier that came with the weights, if any. ``request``: what loads the same
+    model again; None where nothing does. ``offset``: whether the model's own
     code resizes positions by the scale factor (n + 0.1) / M, as DINO's does. ``dtype``: the number
     type of the matrix products in its blocks; input and tokens are float32. ``neurons``: those of
     the registers that ``info.test_registers`` counts.
@@ -51,12 +53,21 @@ class Backbone:
         self.info = info
         self.notes = notes
         self.head = head
+        self.request: ModelRequest | None = None
         self.device = parameter.device
         self.dtype = product_type(module)
         self._offset = offset
         self._positions = self._position_table()
         self._neurons = neurons
         self._registers = self._register_edit()
+
+    def __repr__(self) -> str:
+        info = self.info
+        facts = f"patch {info.patch}, width {info.width}, {info.depth} layers, {info.heads} heads"
+        line = f"{info.title}: {facts}"
+        # The note on loaded weights says the same, and more.
+        said = any(note.startswith(line) for note in self.notes)
+        return "\n".join(self.notes if said else (f"{line}, from {info.weights}", *self.notes))
 
     def _position_table(self) -> PositionTable:
         return PositionTable(

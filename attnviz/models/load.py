@@ -30,6 +30,9 @@ from attnviz.models.weights.inferred import Source
 _BY_OFFSET = (Source.DINO, Source.DINOV2)
 """Layouts whose code resizes positions by the scale factor (n + 0.1) / M."""
 
+ASSUMED = "nothing says how"
+"""How the note on pixel statistics begins that are assumed."""
+
 
 def load_backbone(request: ModelRequest) -> Backbone:
     """The model that a request names, with its weights, on its device.
@@ -42,7 +45,10 @@ def load_backbone(request: ModelRequest) -> Backbone:
     """
     choose_device(request.device)
     keep_to_available_cores()
-    return assemble(request, find_weights(request))
+    with build.without_bar_warning():
+        backbone = assemble(request, find_weights(request))
+    backbone.request = request
+    return backbone
 
 
 def assemble(request: ModelRequest, weights: Weights) -> Backbone:
@@ -216,5 +222,5 @@ def _assumed(info: ModelInfo, checkpoint: Checkpoint) -> tuple[str, ...]:
     if not info.statistics_assumed:
         return ()
     mean, std = (",".join(f"{value:g}" for value in values) for values in (info.mean, info.std))
-    wants = f"nothing says how {checkpoint.title} wants its pixels"
+    wants = f"{ASSUMED} {checkpoint.title} wants its pixels"
     return (f"{wants}: mean {mean} and std {std} are assumed; see --mean and --std",)

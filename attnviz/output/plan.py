@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from attnviz.errors import UsageError
 from attnviz.output.atomic import probe, sweep
 from attnviz.output.name import COMMAND, STEM, check_placeholders, filled, has_placeholder
+from attnviz.storage import same_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,6 +87,23 @@ def plan_outputs(
     }
     _keep_inputs(plans, request)
     return plans
+
+
+def check_page_file(target: Path, image: Path) -> None:
+    """Raise for a path that the explorer page of an image cannot be written to.
+
+    Raises:
+        UsageError: A folder, the image, or another suffix than .html.
+    """
+    if target.is_dir():
+        raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
+    if same_file(target, image):
+        raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(
+            f"--out: a page is HTML, and {target.name} does not end in .html",
+            f"--out {target.with_suffix('.html')}",
+        )
 
 
 def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:

@@ -46,6 +46,8 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         more["mask_sha256"] = provenance.mask_sha256
     if provenance.model.test_registers is not None:
         more["neurons_sha256"] = provenance.model.test_registers.neurons_sha256
+    if model.pop("in_memory") or provenance.in_python:
+        more["in_python"] = True
     return {
         **rows,
         **more,

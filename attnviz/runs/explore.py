@@ -6,28 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
-from attnviz.attention.factors import factorize
-from attnviz.attention.memory import memory_errors
-from attnviz.attention.query_keys import query_keys
-from attnviz.domain import (
-    ImageFile,
-    Query,
-    RolloutMaps,
-)
+from attnviz.domain import ImageFile, Query
 from attnviz.domain.events import Done, Event, Failed, Started, Step
 from attnviz.domain.explorer import ExploreRequest
-from attnviz.domain.kinds import LayersRequest, RolloutRequest
+from attnviz.domain.kinds import LayersRequest
 from attnviz.errors import AttnvizError
-from attnviz.explorer.page import PageContent, page
-from attnviz.images.names import printable
 from attnviz.images.read import read_input
 from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
 from attnviz.output.plan import check_folder
-from attnviz.output.record import record_of, to_json
+from attnviz.output.record import record_of
 from attnviz.output.write import write_page
-from attnviz.runs.explore_plan import COMMAND, page_options, page_plan
+from attnviz.runs.explore_plan import page_options, page_plan
+from attnviz.stages.explorer_page import make_page
 from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
 
@@ -68,36 +60,11 @@ def _make_page(
     layers: tuple[int, ...],
     target: Path,
 ) -> Iterator[Step | Done]:
-    steps = 1 + request.rollout + len(layers)
-    yield Step("running the model", 0, steps)
     image = read_input(file, request.inputs)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
-    single.check(LayersRequest(layers=layers))
-    with memory_errors(single.prepared.geometry.model_input):
-        maps = query_keys(model, model.batch([single.prepared]), layers)
-    rollout = None
-    if request.rollout:
-        yield Step("computing the rollout", 1, steps)
-        rollout = _rollout(single, layers)
-    packed = []
-    for index, layer in enumerate(layers):
-        yield Step(f"packing layer {layer}", steps - len(layers) + index, steps)
-        packed.append(factorize(maps.query[index], maps.key[index], maps.biases[index]))
-    provenance = single.provenance(COMMAND, page_options(request))
-    content = PageContent(
-        layers=dict(zip(layers, packed, strict=True)),
-        rollout=rollout,
-        pixels=image.pixels,
-        name=printable(file.path.name),
-        provenance=provenance,
-        record=to_json(provenance),
+    content, provenance = yield from make_page(
+        single, layers, rollout=request.rollout, options=page_options(request)
     )
-    written = (write_page(target, page(content)),)
+    written = (write_page(target, content),)
     notes = (*single.prepared.image.notes, *single.notes)
     yield Done(file, written, record_of(provenance, written, ()), (), notes)
-
-
-def _rollout(single: SingleImage, layers: tuple[int, ...]) -> RolloutMaps:
-    """The rollout with default options, up to each layer of the page."""
-    query = Query.CLS if single.model.info.has_cls else Query.MEAN
-    return single.maps(RolloutRequest(depths=layers, query=query))

@@ -9,8 +9,7 @@ from attnviz.domain import DEFAULT_OUT, ImageFile
 from attnviz.domain.options import request_options
 from attnviz.errors import UsageError
 from attnviz.images.find import find_images
-from attnviz.output.plan import shortened_stem
-from attnviz.storage import same_file
+from attnviz.output.plan import check_page_file, shortened_stem
 
 if TYPE_CHECKING:
     from attnviz.domain.explorer import ExploreRequest
@@ -36,15 +35,7 @@ def page_plan(request: ExploreRequest) -> tuple[FoundImages, Path]:
         )
     (file,) = found.files
     target = request.file or default_file(file)
-    if target.is_dir():
-        raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if same_file(target, file.path):
-        raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(
-            f"--out: a page is HTML, and {target.name} does not end in .html",
-            f"--out {target.with_suffix('.html')}",
-        )
+    check_page_file(target, file.path)
     return found, target
 
 

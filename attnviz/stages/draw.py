@@ -78,6 +78,11 @@ class RenderJob:
     plan: OutputPlan
 
 
+def image_name(provenance: Provenance) -> str:
+    """What a figure calls its image: the last part of its path, on whatever system it was made."""
+    return provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
+
+
 def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     """Draw and write one image's files.
 
@@ -98,8 +103,7 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
 
 def _render(job: RenderJob) -> tuple[WrittenFile, ...]:
     provenance, plan, style, request = job.provenance, job.plan, job.style, job.command
-    name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
-    image = FigureImage(job.pixels, provenance.geometry, name)
+    image = FigureImage(job.pixels, provenance.geometry, image_name(provenance))
     kind = kind_of(request)
     written: list[WrittenFile] = []
     beside: dict[str, str | None] = {}

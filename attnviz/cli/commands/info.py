@@ -49,7 +49,9 @@ def info(
     record = _record_of(figure)
     # A figure about a whole folder does not hold the names of all its images.
     command = (
-        None if "pictures" in record else redraw_command(record, figure, every_option=every_option)
+        None
+        if "pictures" in record or "in_python" in record
+        else redraw_command(record, figure, every_option=every_option)
     )
     for note in _notes(record):
         typer.echo(f"note: {note}", err=True)
@@ -128,6 +130,9 @@ def _by(size: list[int]) -> str:
 
 def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
+    if "in_python" in record:
+        yield "drawn by the Python interface: no command line draws it again"
+        return
     if "step" in record:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
     images = {row["image"]: row["image_sha256"] for row in _rows_with_an_image(record)}

@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from attnviz.domain.choices import take_choices
+from attnviz.domain.options import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
+
+    from attnviz.domain.arrays import ByteArray
+    from attnviz.domain.drawing import DrawStyle, Provenance, WrittenFile
 
     Arrays = dict[str, NDArray[Any]]
     Row = dict[str, Any]
@@ -59,8 +64,32 @@ class CommandRequest:
 
 
 @dataclass(frozen=True, eq=False)
+class FigureSource:
+    """What else the figure of some maps is drawn from.
+
+    pixels: (height, width, 3) uint8, the original image. request: with the fields that only the
+    drawing uses (``Kind.drawn_with``).
+    """
+
+    request: CommandRequest
+    pixels: ByteArray
+    provenance: Provenance
+    style: DrawStyle
+
+
+_DISPLAY = "attnviz.stages.display"
+"""The module that draws what maps show of themselves; named, not imported, as in ``Kind``."""
+
+
+@dataclass(frozen=True, eq=False)
 class Maps:
-    """What a command computes of one image: raw values, never scaled for display."""
+    """What a command computes of an image: raw values, never scaled for display.
+
+    Maps that a function of the Python interface returned have a ``source``: they show their figure
+    at the end of a notebook cell, and draw and save it. In a run it is None.
+    """
+
+    source: FigureSource | None = field(default=None, kw_only=True, repr=False)
 
     def arrays(self) -> Arrays:
         """The arrays that ``--save-data`` writes, by name; docs/shapes.md lists them."""
@@ -74,6 +103,76 @@ class Maps:
         distillation and register tokens together.
         """
         raise NotImplementedError
+
+    @property
+    def table(self) -> list[Row]:
+        """The numbers of the figure, one dict a row, as ``rows`` describes them."""
+        return list(self.rows())
+
+    def to_pandas(self) -> Any:
+        """``table`` as a pandas DataFrame.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        return resolve(f"{_DISPLAY}:as_data_frame")(self)
+
+    def styled(self, **options: Any) -> Self:
+        """The same maps, whose figure is drawn with these options.
+
+        options: fields of ``DrawStyle`` (``width="column"``, ``cmap="viridis"``,
+        ``scale="shared"``), and those of the kind of figure (``threshold=0.6`` of heads).
+
+        Raises:
+            UsageError: An option that the figure does not have, or a value of another kind.
+        """
+        styled: Self = resolve(f"{_DISPLAY}:styled")(self, options)
+        return styled
+
+    def figures(self, **options: Any) -> tuple[Figure, ...]:
+        """The pages of the figure as matplotlib figures, made without pyplot; usually one.
+
+        options: as of ``styled``.
+
+        Raises:
+            UsageError: As ``styled``, or the maps have no source.
+        """
+        pages: tuple[Figure, ...] = resolve(f"{_DISPLAY}:figures_of")(self, options)
+        return pages
+
+    def figure(self, **options: Any) -> Figure:
+        """The figure of one page; options as of ``styled``.
+
+        Raises:
+            UsageError: As ``figures``, or there are several pages.
+        """
+        figure: Figure = resolve(f"{_DISPLAY}:figure_of")(self, options)
+        return figure
+
+    def save(self, path: str | Path, **options: Any) -> tuple[WrittenFile, ...]:
+        """Write the figure (.png, .pdf, .svg), the arrays (.npz) or the table (.csv).
+
+        Figures and arrays carry the record of how they were made. An existing file is replaced.
+        Pages after the first go to ``NAME.2.png`` and so on; a PDF holds them all. options: as of
+        ``styled``.
+
+        Raises:
+            UsageError: As ``figures``, another suffix, or the path is that of the image.
+            OutputError: The file cannot be written.
+        """
+        written: tuple[WrittenFile, ...] = resolve(f"{_DISPLAY}:save")(self, path, options)
+        return written
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The figure for a notebook: PNG, or SVG where ``include`` asks for ``image/svg+xml``.
+
+        With metadata: the alternative text of the image.
+        """
+        bundle: tuple[dict[str, Any], dict[str, Any]] | None
+        bundle = resolve(f"{_DISPLAY}:mime_bundle")(self, include or (), exclude or ())
+        return bundle
 
 
 @dataclass(frozen=True)

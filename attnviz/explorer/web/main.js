@@ -11,9 +11,12 @@ async function changed() {
   schedule();
 }
 
+// A page inside a notebook cell has no address of its own: nothing there can be linked.
+const FRAMED = location.protocol === "about:";
+
 // Not at every step of a slider: browsers refuse more than a few changes a second.
 function updateLink() {
-  history.replaceState(null, "", `#${stateToText()}`);
+  if (!FRAMED) history.replaceState(null, "", `#${stateToText()}`);
 }
 
 async function load() {
@@ -60,6 +63,7 @@ window.attnviz = {
 if ("DecompressionStream" in window) {
   document.querySelector("main").hidden = false;
   document.querySelector(".actions").hidden = false;
+  by("link").hidden = FRAMED;
   buildControls();
   stateFromText(location.hash);
   listen();
