@@ -14,6 +14,7 @@ from attnviz._version import __version__
 if TYPE_CHECKING:
     from attnviz.api import (
         compute_maps,
+        discover,
         draw,
         features,
         heads,
@@ -34,6 +35,7 @@ __all__ = [
     "Watch",
     "__version__",
     "compute_maps",
+    "discover",
     "draw",
     "features",
     "heads",

@@ -26,6 +26,8 @@ from attnviz.domain import (
     DEFAULT_MAX_PIXELS,
     DEFAULT_RESIDUAL,
     DiscardOrder,
+    DiscoverMaps,
+    DiscoverMethod,
     DrawStyle,
     FeaturesMaps,
     FigureImage,
@@ -53,6 +55,7 @@ from attnviz.domain import (
 )
 from attnviz.domain.kinds import (
     CommandRequest,
+    DiscoverRequest,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
@@ -462,6 +465,37 @@ def qkv(
     """
     request = QkvRequest(layer, _indices(heads), tuple(map(Part, parts)))
     return _one(model, image, request, QkvMaps)
+
+
+def discover(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    method: DiscoverMethod | str = DiscoverMethod.TOKENCUT,
+    layer: int = -1,
+    part: Part | str = Part.KEY,
+) -> DiscoverMaps:
+    """The object of an image, found without labels (see docs/definitions.md).
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        method: ``"lost"`` (Simeoni et al. 2021), ``"tokencut"`` (Wang et al. 2022) or
+            ``"spectral"`` (Melas-Kyriazi et al. 2022).
+        layer: From 0; negative counts from the end.
+        part: ``"q"``, ``"k"`` or ``"v"``, of all heads joined.
+
+    Returns:
+        mask (gh, gw) bool; seed, its (row, column); box, in pixel edges of the original image;
+        degree and similarity (gh, gw), or eigenvectors (K, gh, gw) and eigenvalues (K,).
+
+    Raises:
+        UsageError: Layer out of range.
+        ImageError: A single patch.
+        AttentionError: A vector is not finite.
+    """
+    request = DiscoverRequest(DiscoverMethod(method), layer, Part(part))
+    return _one(model, image, request, DiscoverMaps)
 
 
 def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -46,6 +46,11 @@ def check_layer_and_heads(info: ModelInfo, request: Any) -> None:
         choose_layer(info, request.layer)
 
 
+def check_layer(info: ModelInfo, request: Any) -> None:
+    """Raise UsageError unless the model has the request's layer."""
+    choose_layer(info, request.layer)
+
+
 def check_layers(info: ModelInfo, request: LayersRequest) -> None:
     """As ``check_layer_and_heads``, for several layers."""
     check_layer_and_heads(info, request)

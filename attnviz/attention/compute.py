@@ -38,6 +38,8 @@ def compute(
     more: dict[str, Any] = {}
     if "cells" in kind.computed_with:
         more["cells"] = [query_cells(request, geometry) for geometry in geometries]
+    if "geometries" in kind.computed_with:
+        more["geometries"] = geometries
     if "reference" in kind.computed_with:
         more["reference"] = reference
     results: list[Maps] = resolve(kind.compute)(model, batch, request, **more)

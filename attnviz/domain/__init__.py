@@ -25,6 +25,7 @@ from attnviz.domain.choices import (
     PAGE_INCHES,
     SUMMARY,
     DiscardOrder,
+    DiscoverMethod,
     Engine,
     Fit,
     Fusion,
@@ -68,6 +69,7 @@ from attnviz.domain.image import (
     sha256_of,
 )
 from attnviz.domain.kinds import (
+    DiscoverMaps,
     FeaturesMaps,
     HeadsMaps,
     LayersMaps,
@@ -109,6 +111,8 @@ __all__ = [
     "ComparedMap",
     "ComparedRow",
     "DiscardOrder",
+    "DiscoverMaps",
+    "DiscoverMethod",
     "DrawStyle",
     "Engine",
     "EvolutionMaps",

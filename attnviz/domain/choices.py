@@ -103,6 +103,14 @@ class RelevanceMethod(StrEnum):
     CONTRIBUTION = "contribution"
 
 
+class DiscoverMethod(StrEnum):
+    """How an object is found; see docs/definitions.md."""
+
+    LOST = "lost"
+    TOKENCUT = "tokencut"
+    SPECTRAL = "spectral"
+
+
 class MapKind(StrEnum):
     """The maps that a comparison can show."""
 

@@ -47,6 +47,11 @@ OWN = {
 }
 """A value of every option that belongs to a kind of figure, other than its default."""
 
+OWN_OF = {
+    "discover": {"method": ["--method", "lost"]},
+}
+"""The same for options whose values depend on the kind."""
+
 DRAWN = {
     "width": ["--width", "5"],
     "dpi": ["--dpi", "31"],
@@ -153,7 +158,7 @@ def test_every_option_of_a_kind_has_an_effect(kind, outcome):
     for each in option_fields(KINDS[kind].request):
         needed = NEEDED.get(each.name, [])
         plain = outcome(*figure(kind), *needed)
-        changed = outcome(*figure(kind), *needed, *OWN[each.name])
+        changed = outcome(*figure(kind), *needed, *(OWN | OWN_OF.get(kind, {}))[each.name])
         assert plain[0] == 0, plain[2]
         # The numbers of a figure are printed, too.
         assert changed[1:] != plain[1:], each

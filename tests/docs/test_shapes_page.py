@@ -13,7 +13,7 @@ from tests.helpers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
-    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
+    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸⁹]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
 )
 LETTERS = {
     "D": 384,
@@ -28,7 +28,10 @@ LETTERS = {
     "d": 128,
     "C": 8,
     "R": 9,
+    "E": 5,
 }
+WITHOUT_HEADS = ("features", "discover")
+"""Commands whose numbers are of no single head."""
 
 
 def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
@@ -39,7 +42,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸⁹]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":
@@ -62,10 +65,14 @@ def test_the_table_is_what_is_saved(command):
         "relevance": {"like": pixels[:, ::-1].copy()},
         "matrix": {"whole": True},
         "features": {"layer": 1, "foreground": True},
+        "discover": {"method": "spectral"},
     }
-    saved = getattr(attnviz, command)(model, image, **more.get(command, {})).arrays()
+    function = getattr(attnviz, command)
+    saved = function(model, image, **more.get(command, {})).arrays()
+    if command == "discover":  # the page lists the arrays of all methods
+        saved |= function(model, image, method="lost").arrays()
     expected = documented()[command]
     expected.pop("meta")  # added when the file is written
-    if command == "features":
-        expected.pop("heads")  # tokens are of no head
+    if command in WITHOUT_HEADS:
+        expected.pop("heads")
     assert {name: (array.shape, array.dtype.name) for name, array in saved.items()} == expected

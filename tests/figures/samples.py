@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from attnviz.attention.discovery import largest_component
 from attnviz.domain import (
     Box,
     ComparedMap,
     ComparedRow,
+    DiscoverMaps,
     EvolutionMaps,
     FeaturesMaps,
     FigureImage,
@@ -32,6 +34,7 @@ from attnviz.domain import (
     ScoreMaps,
     Size,
 )
+from attnviz.domain.geometry import box_around
 
 PHOTOGRAPHS = Path(__file__).parents[2] / "sample_images"
 
@@ -147,6 +150,31 @@ def patch_maps(grid, cells, heads=6, prefix=1, seed=0) -> PatchMaps:
         11,
         tuple(range(heads)),
     )
+
+
+def discover_maps(image, method="tokencut", seed=0) -> DiscoverMaps:
+    """A blob of an object off the centre, with a rim of rough cells."""
+    grid = image.geometry.grid
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[: grid.height, : grid.width]
+    down, across = (y + 0.5) / grid.height - 0.55, (x + 0.5) / grid.width - 0.4
+    field = 0.09 - 2.2 * down**2 - down * across - 1.4 * across**2
+    field = (field + 0.02 * rng.standard_normal(grid)).astype(np.float32)
+    found = largest_component(field > 0)
+    place = divmod(int(np.where(found, field, -9).argmax()), grid.width)
+    rows_, columns = np.nonzero(found)
+    corners = (rows_.min(), columns.min()), (rows_.max(), columns.max())
+    known = {"mask": found, "seed": place, "box": box_around(image.geometry, *corners)}
+    if method == "lost":
+        degree = np.rint((0.5 - field) * found.size).astype(np.int64).clip(0, found.size - 1)
+        return DiscoverMaps(
+            **known, method=method, layer=11, degree=degree, similarity=3000 * field
+        )
+    count = 5 if method == "spectral" else 1
+    others = [np.cos(0.7 * n * x + 0.4 * y).astype(np.float32) * 0.02 for n in range(1, count)]
+    vectors = np.stack([field * 0.1, *others]).astype(np.float32)
+    values = np.linspace(0.31, 0.94, count, dtype=np.float32)
+    return DiscoverMaps(**known, method=method, layer=11, eigenvectors=vectors, eigenvalues=values)
 
 
 def score_maps(grid, ratio=0.5, seed=0, prefix=1) -> ScoreMaps:

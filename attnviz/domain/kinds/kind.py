@@ -94,10 +94,10 @@ class Kind:
     - extra_bytes(info, tokens, request) -> memory of one image beyond a plain pass; None for none
 
     computed_with: what ``compute`` takes besides: ``cells`` (the cells of each image that the
-    request looks from) or ``reference`` (the second image). drawn_with: fields of the request that
-    the drawing takes. sidecars: by the field of the request that asks for them. summarised: whether
-    ``--summary`` draws the numbers of all images. unused: drawing options that have no
-    effect on the figure and are refused.
+    request looks from), ``geometries`` (where each lies on its original) or ``reference`` (the
+    second image). drawn_with: fields of the request that the drawing takes. sidecars: by the field
+    of the request that asks for them. summarised: whether ``--summary`` draws the numbers of all
+    images. unused: drawing options that have no effect on the figure and are refused.
     """
 
     name: str
