@@ -49,7 +49,8 @@ class ComparedMap:
     """One kind of map in one row.
 
     values (K, gh, gw): raw, K = 1 but for ``heads``, one a head; for components (gh, gw, 3).
-    foreground (gh, gw): the patches whose components are shown; None means all. layer: whose map
+    foreground (gh, gw): the patches whose components are shown, None means all; the object, where
+    one is discovered. layer: whose map
     it is; None for what is of all layers or of the model's output. cell: (row, column) of the patch
     that was asked for. rollout: the options of a rollout. reason: why there is no map of this
     image, with K = 0; None where there is one. caption: what the foot says about it.

@@ -65,7 +65,7 @@ def draw_discover(
         panels.append(map_panel(("Degree",), degree, style, None, edges=(seed,)))
     for index, values in enumerate(signed, 1):
         limits = shared or _symmetric([values])
-        edges = (_mask_edges(maps.mask), seed) if index == 1 else ()
+        edges = (mask_edges(maps.mask), seed) if index == 1 else ()
         panel = map_panel(_titles(maps, index), values, colours, limits, edges=edges)
         panels.append(replace(panel, limits=None if shared else limits, cmap=colours.cmap))
     share = theme.share(maps.share)
@@ -112,7 +112,8 @@ def _box_edges(mask: BoolArray) -> Edges:
     return Edges((np.array(corners),), _BOX, _DARK, _BOX_WIDTH)
 
 
-def _mask_edges(mask: BoolArray) -> Edges:
+def mask_edges(mask: BoolArray) -> Edges:
+    """The outline of a mask (gh, gw), visible on any background."""
     runs = tuple(run / (mask.shape[1], mask.shape[0]) for run in mask_outline(mask))
     return Edges(runs, _LIGHT, _DARK)
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from attnviz.domain import (
     ComparedMap,
+    DiscoverMaps,
+    DiscoverMethod,
     FeaturesMaps,
     HeadsMaps,
     MapKind,
@@ -22,6 +24,7 @@ from attnviz.domain import (
 )
 from attnviz.domain.comparison import NO_LAYER
 from attnviz.domain.kinds import (
+    DiscoverRequest,
     FeaturesRequest,
     HeadsRequest,
     MatrixRequest,
@@ -64,6 +67,9 @@ def command_of(shown: MapSpec, request: CompareRequest) -> CommandRequest:
         MapKind.PATCH: PatchRequest(layer=last, cells=cells, points=points),
         MapKind.ROLLOUT: RolloutRequest(),
         MapKind.SCORE: ScoreRequest(layer=last),
+        MapKind.DISCOVER: DiscoverRequest(layer=last),
+        MapKind.LOST: DiscoverRequest(DiscoverMethod.LOST, last),
+        MapKind.SPECTRAL: DiscoverRequest(DiscoverMethod.SPECTRAL, last),
         MapKind.PCA: FeaturesRequest(layer=layer),
         MapKind.FOREGROUND: FeaturesRequest(layer=layer, foreground=True),
         MapKind.NORM: FeaturesRequest(layer=layer),
@@ -116,6 +122,8 @@ def compared(shown: MapSpec, maps: Maps) -> ComparedMap:
             result = ComparedMap(kind, _one(maps.rollout), rollout=maps.options)
         case ScoreMaps():
             result = ComparedMap(kind, _one(maps.score), layer=maps.layer)
+        case DiscoverMaps():
+            result = ComparedMap(kind, _one(maps.object_map), maps.mask, maps.layer)
         case FeaturesMaps():
             result = _of_features(kind, maps)
         case MatrixMaps():

@@ -26,7 +26,7 @@ from tests.helpers.photos import save_scene
 
 ALL = (
     "mean,head:-1,heads,rollout,score,pca,foreground,norm,patch@1,2,cosine@50,3px,patch@9.5,7px,"
-    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm,max,q-pca:1,k-pca:-2,v-norm:1"
+    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm,max,discover,lost,spectral,q-pca:1,k-pca:-2,v-norm:1"
 )
 
 
@@ -67,6 +67,8 @@ def test_every_map_is_that_of_its_own_command(
         heads = alone("heads", "--no-distance")["attention"]
         features = alone("features", "--xy", "50,3")
         split = alone("features", "--foreground")
+        methods = {"discover": "tokencut", "lost": "lost", "spectral": "spectral"}
+        objects = {name: alone("discover", "--method", each) for name, each in methods.items()}
         matrix, qkv = alone("matrix"), alone("qkv")
         parts, grid = ("query", "key", "value"), heads.shape[1:]
         lengths = {
@@ -90,6 +92,9 @@ def test_every_map_is_that_of_its_own_command(
             **{f"{name[0]}-pca": qkv[f"{name}_pca_all"] for name in parts},
             **{f"{name[0]}-norm": lengths[name].astype(np.float32) for name in parts},
             "max": heads.max(axis=0),
+            "lost": objects["lost"]["similarity"],
+            **{name: objects[name]["eigenvectors"][0] for name in ("discover", "spectral")},
+            **{f"{name}_mask": objects[name]["mask"] for name in methods},
             "q-pca_1": qkv["query_pca"][1],
             "k-pca_0": qkv["key_pca"][0],
             "v-norm_1": qkv["value_norm"][1, 1:].reshape(grid),
