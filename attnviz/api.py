@@ -15,7 +15,7 @@ The command line does its work through the same functions.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from attnviz import figures
 from attnviz.attention.checks import check_request
@@ -25,6 +25,7 @@ from attnviz.domain import (
     DEFAULT_KEEP_RATIO,
     DEFAULT_MAX_PIXELS,
     DEFAULT_RESIDUAL,
+    Descriptor,
     DiscardOrder,
     DiscoverMaps,
     DiscoverMethod,
@@ -37,6 +38,7 @@ from attnviz.domain import (
     ImageFile,
     LayersMaps,
     Maps,
+    MatchMaps,
     MatrixMaps,
     Part,
     PatchMaps,
@@ -59,6 +61,7 @@ from attnviz.domain.kinds import (
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
+    MatchRequest,
     MatrixRequest,
     PatchRequest,
     QkvRequest,
@@ -368,7 +371,7 @@ def relevance(
     path = second.image.file.path if isinstance(second, PreparedImage) else None
     request = RelevanceRequest(RelevanceMethod(method), class_index, path, _indices(heads))
     check_request(model.info, request)
-    reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
+    reference = refer_to(model, second, request) if isinstance(second, PreparedImage) else None
     return cast("RelevanceMaps", SingleImage(model, image).maps(request, reference))
 
 
@@ -496,6 +499,57 @@ def discover(
     """
     request = DiscoverRequest(DiscoverMethod(method), layer, Part(part))
     return _one(model, image, request, DiscoverMaps)
+
+
+def match(
+    model: Backbone,
+    image: PreparedImage,
+    *,
+    like: str | Path | ByteArray | RgbImage | PreparedImage | None = None,
+    layer: int | None = None,
+    part: Descriptor | str = Descriptor.KEY,
+    pairs: int | Literal["all"] = 10,
+    threshold: float | None = None,
+    cells: Sequence[tuple[int, int]] = (),
+    points: Sequence[tuple[float, float]] = (),
+) -> MatchMaps:
+    """Which patches of two images correspond, by mutual nearest neighbours.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image.
+        like: The second image: a path, an array (height, width, 3) uint8, or one that is read or
+            prepared already.
+        layer: From 0; negative counts from the end; None: at three quarters of the depth.
+        part: ``"q"``, ``"k"`` or ``"v"`` of all heads joined, or ``"tokens"``.
+        pairs: How many, spread over what they show; ``"all"`` for every mutual pair.
+        threshold: Only patches inside the mass mask of each image at this share.
+        cells: Instead, what is nearest to these patches, as (row, column) in the grid, from 0.
+        points: The same as (x, y) in pixels of the original image.
+
+    Returns:
+        cells, like_cells (M, 2); xy, like_xy (M, 2) in pixels of the two originals; cosine,
+        mutual, attention (M,); best (gh, gw), like_best (gh', gw').
+
+    Raises:
+        UsageError: No second image, layer out of range, or no pairs asked for.
+        ImageError: The second image cannot be read, or a cell or point lies outside the grid.
+        AttentionError: A vector is not finite, or the attention breaks an invariant.
+    """
+    second = like if like is None or isinstance(like, PreparedImage) else prepare(like, model)
+    request = MatchRequest(
+        None if second is None else second.image.file.path,
+        layer,
+        Descriptor(part),
+        pairs,
+        threshold,
+        tuple(cells),
+        tuple(points),
+    )
+    check_request(model.info, request)
+    assert second is not None
+    reference = refer_to(model, second, request)
+    return cast("MatchMaps", SingleImage(model, image).maps(request, reference))
 
 
 def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CommandRequest,
         FeaturesRequest,
         LayersRequest,
+        MatchRequest,
         RelevanceRequest,
         RolloutRequest,
         ScoreRequest,
@@ -102,6 +103,20 @@ def check_features(info: ModelInfo, request: FeaturesRequest) -> None:
     threshold = request.outlier_threshold
     if threshold is not None and not threshold > 0:
         raise UsageError(f"outlier threshold {threshold:g} is not above 0")
+
+
+def match_layer(info: ModelInfo, request: MatchRequest) -> int:
+    """The layer, from 0; by default at three quarters of the depth (Amir et al. 2021: 9 of 12).
+
+    Raises:
+        UsageError: Out of range.
+    """
+    return info.depth * 3 // 4 if request.layer is None else choose_layer(info, request.layer)
+
+
+def check_match(info: ModelInfo, request: MatchRequest) -> None:
+    """Raise UsageError unless the model has the request's layer."""
+    match_layer(info, request)
 
 
 def check_relevance(info: ModelInfo, request: RelevanceRequest) -> None:

@@ -154,6 +154,15 @@ class Part(StrEnum):
     VALUE = "v"
 
 
+class Descriptor(StrEnum):
+    """What describes a patch where patches are matched: one of its vectors, or its token."""
+
+    QUERY = "q"
+    KEY = "k"
+    VALUE = "v"
+    TOKENS = "tokens"
+
+
 class ImageFormat(StrEnum):
     """File formats of figures."""
 

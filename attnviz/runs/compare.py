@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -48,9 +48,6 @@ from attnviz.stages.draw import about
 from attnviz.stages.plan import check_before_loading, second_digest
 from attnviz.stages.reference import read_second
 from attnviz.stages.single import SingleImage
-
-if TYPE_CHECKING:
-    from attnviz.attention.relevance import Reference
 
 COMMAND = "compare"
 
@@ -228,7 +225,7 @@ def _checked_commands(
 def _maps(
     single: SingleImage,
     commands: Mapping[MapSpec, CommandRequest],
-    reference: Reference | None,
+    reference: Any,
 ) -> dict[str, ComparedMap]:
     """The maps by name; one that looks from a point outside the image has the reason instead.
 

@@ -13,7 +13,15 @@ from attnviz.figures import overlay_images
 from attnviz.output.write import write_array_png, write_csv
 
 if TYPE_CHECKING:
-    from attnviz.domain import DrawStyle, FigureImage, HeadsMaps, Provenance, ScoreMaps, WrittenFile
+    from attnviz.domain import (
+        DrawStyle,
+        FigureImage,
+        HeadsMaps,
+        MatchMaps,
+        Provenance,
+        ScoreMaps,
+        WrittenFile,
+    )
     from attnviz.output.plan import OutputPlan
 
     Sidecars = list[tuple[WrittenFile, str | None]]
@@ -32,6 +40,14 @@ def write_overlays(
         (write_array_png(overlay, plan.path("png", f"head{head}"), provenance, "overlay"), None)
         for head, overlay in zip(maps.heads, pixels, strict=True)
     ]
+
+
+def write_pairs(
+    maps: MatchMaps, _image: FigureImage, _style: DrawStyle, _made: Provenance, plan: OutputPlan
+) -> Sidecars:
+    """The pairs, one row each: ``STEM.match.csv``."""
+    written = write_csv(plan.path("csv"), maps.pair_rows(), "pairs")
+    return [(written, sha256_of(written.path.read_bytes()))]
 
 
 def write_scores(

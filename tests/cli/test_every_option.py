@@ -49,6 +49,7 @@ OWN = {
 
 OWN_OF = {
     "discover": {"method": ["--method", "lost"]},
+    "match": {"threshold": ["--threshold", "0.9"], "pairs": ["--pairs", "2"]},
 }
 """The same for options whose values depend on the kind."""
 
@@ -145,7 +146,7 @@ def outcome(real, tmp_path, tiny_weights):
 
 WEIGHTS = ["--checkpoint", "tiny.pth", "--model-arg", "heads=2"]
 QUICK = ["--dpi", "30", "--out", "out"]
-TARGET = {"relevance": ["--like", "b.png"]}
+TARGET = {"relevance": ["--like", "b.png"], "match": ["--like", "b.png"]}
 NEEDED = {"flip-foreground": ["--foreground"]}
 
 

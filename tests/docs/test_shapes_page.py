@@ -29,8 +29,11 @@ LETTERS = {
     "C": 8,
     "R": 9,
     "E": 5,
+    "M": 3,
+    "gh'": 2,
+    "gw'": 6,
 }
-WITHOUT_HEADS = ("features", "discover")
+WITHOUT_HEADS = ("features", "discover", "match")
 """Commands whose numbers are of no single head."""
 
 
@@ -60,18 +63,23 @@ def test_the_table_is_what_is_saved(command):
     )
     pixels = np.random.default_rng(0).integers(0, 256, (56, 84, 3), dtype=np.uint8)
     image = attnviz.prepare(pixels, model, size="original")
+    second = attnviz.prepare(pixels[:28], model, size="original")
     more = {
         "rollout": {"depths": (0,)},
         "relevance": {"like": pixels[:, ::-1].copy()},
         "matrix": {"whole": True},
         "features": {"layer": 1, "foreground": True},
         "discover": {"method": "spectral"},
+        "match": {"like": second, "cells": ((0, 0), (1, 1), (2, 2))},
     }
     function = getattr(attnviz, command)
     saved = function(model, image, **more.get(command, {})).arrays()
     if command == "discover":  # the page lists the arrays of all methods
         saved |= function(model, image, method="lost").arrays()
     expected = documented()[command]
+    if command == "match":  # as many as there are mutual pairs
+        assert saved["mutual_cosine"].ndim == 1
+        expected["mutual_cosine"] = (saved["mutual_cosine"].shape, "float32")
     expected.pop("meta")  # added when the file is written
     if command in WITHOUT_HEADS:
         expected.pop("heads")

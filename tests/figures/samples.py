@@ -21,6 +21,7 @@ from attnviz.domain import (
     HeadsMaps,
     LayersMaps,
     MapKind,
+    MatchMaps,
     MatrixMaps,
     ModelInfo,
     Part,
@@ -175,6 +176,23 @@ def discover_maps(image, method="tokencut", seed=0) -> DiscoverMaps:
     vectors = np.stack([field * 0.1, *others]).astype(np.float32)
     values = np.linspace(0.31, 0.94, count, dtype=np.float32)
     return DiscoverMaps(**known, method=method, layer=11, eigenvectors=vectors, eigenvalues=values)
+
+
+def match_maps(image, like, pairs=10, asked=False, seed=0) -> MatchMaps:
+    rng = np.random.default_rng(seed)
+    grid, other = image.geometry.grid, like.geometry.grid
+    places = np.sort(rng.uniform(0.1, 0.9, (pairs, 2)), axis=0)
+    cells = (places * grid).astype(np.int64)
+    there = ((places + rng.normal(0, 0.07, places.shape)).clip(0, 0.99) * other).astype(np.int64)
+    cosines = (1 - 0.08 * rng.gamma(3, 1, 40 + pairs)).astype(np.float32)
+    mutual = np.ones(pairs, bool)
+    mutual[1::2] = not asked
+    xy = np.zeros((pairs, 2), np.float32)
+    return MatchMaps(
+        cells, there, xy, xy, cosines[:pairs], mutual, np.linspace(0.02, 0.001, pairs),
+        cosines, np.ones(grid, np.float32), np.ones(other, np.float32), 9, like,
+        threshold=0.6 if asked else None, asked=asked,
+    )  # fmt: skip
 
 
 def score_maps(grid, ratio=0.5, seed=0, prefix=1) -> ScoreMaps:

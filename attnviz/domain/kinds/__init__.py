@@ -14,6 +14,7 @@ from attnviz.domain.kinds.features import FEATURES, FeaturesMaps, FeaturesReques
 from attnviz.domain.kinds.heads import HEADS, HeadsMaps, HeadsRequest
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps, Sidecar
 from attnviz.domain.kinds.layers import LAYERS, LayersMaps, LayersRequest
+from attnviz.domain.kinds.match import MATCH, MatchMaps, MatchRequest
 from attnviz.domain.kinds.matrix import MATRIX, MatrixMaps, MatrixRequest
 from attnviz.domain.kinds.patch import PATCH, PatchMaps, PatchRequest
 from attnviz.domain.kinds.qkv import QKV, QkvMaps, QkvRequest
@@ -38,6 +39,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             MATRIX,
             QKV,
             DISCOVER,
+            MATCH,
         )
     }
 )
@@ -70,6 +72,8 @@ __all__ = [
     "LayersMaps",
     "LayersRequest",
     "Maps",
+    "MatchMaps",
+    "MatchRequest",
     "MatrixMaps",
     "MatrixRequest",
     "PatchMaps",

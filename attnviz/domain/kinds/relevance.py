@@ -155,5 +155,6 @@ RELEVANCE = Kind(
     draw="attnviz.figures.relevance:draw_relevance",
     check="attnviz.attention.checks:check_relevance",
     computed_with=("reference",),
+    refer="attnviz.attention.relevance:reference_of",
     extra_bytes="attnviz.attention.memory:relevance_bytes",
 )
