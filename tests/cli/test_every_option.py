@@ -127,6 +127,9 @@ def outcome(real, tmp_path, tiny_weights):
     save_scene(tmp_path / "masks" / "a.png", 40, 56)
     checkpoints.save(tmp_path / "other.pth", checkpoints.original(seed=5))
     (tmp_path / "tiny.pth").symlink_to(tiny_weights)
+    (tmp_path / "boxes.csv").write_text(
+        "image,left,top,right,bottom\na,0,0,9,9\n", encoding="utf-8"
+    )
     (tmp_path / "options.toml").write_text("size = 24\n", encoding="utf-8")
     inputs = set(tmp_path.rglob("*"))
 
@@ -193,7 +196,9 @@ def test_every_other_option_has_an_effect(command, outcome):
     assert plain[0] == 0, plain[2]
     values = SHARED | OWN | DRAWN | {"scale": ["--scale", "panel"]}
     if command == "eval":
-        values |= {"format": ["--format", "csv"]}
+        boxes = ["--boxes", "boxes.csv"]
+        values |= {"format": ["--format", "csv"], "boxes": boxes}
+        values |= {"method": [*boxes, "--method", "lost"]}
     for parameter in command_with_options(command).params:
         name = parameter.opts[0].removeprefix("--")
         if parameter.param_type_name != "option" or name in seen:
