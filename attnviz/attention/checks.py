@@ -105,13 +105,20 @@ def check_features(info: ModelInfo, request: FeaturesRequest) -> None:
         raise UsageError(f"outlier threshold {threshold:g} is not above 0")
 
 
+def default_match_layer(info: ModelInfo) -> int:
+    """The layer at three quarters of the depth (Amir et al. 2021: 9 of 12)."""
+    return info.depth * 3 // 4
+
+
 def match_layer(info: ModelInfo, request: MatchRequest) -> int:
-    """The layer, from 0; by default at three quarters of the depth (Amir et al. 2021: 9 of 12).
+    """The layer of a request, from 0.
 
     Raises:
         UsageError: Out of range.
     """
-    return info.depth * 3 // 4 if request.layer is None else choose_layer(info, request.layer)
+    if request.layer is None:
+        return default_match_layer(info)
+    return choose_layer(info, request.layer)
 
 
 def check_match(info: ModelInfo, request: MatchRequest) -> None:

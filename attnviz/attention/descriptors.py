@@ -12,6 +12,8 @@ from attnviz.domain import Part
 from attnviz.errors import AttentionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from attnviz.domain import FloatArray
@@ -22,20 +24,33 @@ def joined_vectors(
 ) -> list[FloatArray]:
     """The patches' vectors (n, H * d) of a layer, for each image of a (B, 3, h, w) batch.
 
-    layer: from 0. They are those that the model hands to attention, after its own norms and rotary
+    layer: from 0.
+
+    Raises:
+        AttentionError: A vector is not finite.
+    """
+    return joined_layers(model, batch, (layer,), part)[0]
+
+
+def joined_layers(
+    model: AttentionModel, batch: Tensor, layers: Sequence[int], part: Part
+) -> list[list[FloatArray]]:
+    """The same of several layers, in rising order: by layer, then by image.
+
+    They are those that the model hands to attention, after its own norms and rotary
     embedding, and the heads stand side by side as the model's projection makes them.
 
     Raises:
         AttentionError: A vector is not finite.
     """
     prefix = layout_of(model, batch).prefix
-    joined: list[FloatArray] = []
+    joined: list[list[FloatArray]] = []
 
     def handle(call: AttentionCall) -> None:
-        if call.layer == layer:
-            joined.extend(joined_patches(call, part, prefix))
+        if call.layer in layers:
+            joined.append(joined_patches(call, part, prefix))
 
-    capture(model, batch, layer, handle)
+    capture(model, batch, layers[-1], handle)
     return joined
 
 

@@ -56,7 +56,7 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
-from attnviz.domain.explorer import LayerFactors, QueryKeys
+from attnviz.domain.explorer import LayerFactors, PairFactors, QueryKeys
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
@@ -138,6 +138,7 @@ __all__ = [
     "MatrixMaps",
     "ModelInfo",
     "Norm",
+    "PairFactors",
     "Part",
     "PatchMaps",
     "Percentile",

@@ -18,7 +18,6 @@ from attnviz.domain import (
 from attnviz.domain.events import Done, Event, Failed, Started, Step
 from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.kinds import LayersRequest, RolloutRequest
-from attnviz.domain.options import given_options, request_options
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.explorer.page import PageContent, page
 from attnviz.images.find import find_images
@@ -30,6 +29,7 @@ from attnviz.models.load import load_backbone
 from attnviz.output.plan import check_folder, shortened_stem
 from attnviz.output.record import record_of, to_json
 from attnviz.output.write import write_page
+from attnviz.runs.explore_pair import make_pair_page, page_options
 from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
 from attnviz.storage import same_file
@@ -52,7 +52,9 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
         )
     (file,) = found.files
     target = request.file or default_file(file)
-    _check_target(target, file)
+    if request.like is not None and not request.like.is_file():
+        raise UsageError(f"the second image: {request.like} is not a file")
+    _check_target(target, file.path, *([] if request.like is None else [request.like]))
     if model is None:
         asked = LayersRequest(request.layers, query=Query.MEAN)
         check_before_loading(asked, request.model, request.inputs)
@@ -71,10 +73,10 @@ def default_file(file: ImageFile) -> Path:
     return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
 
 
-def _check_target(target: Path, file: ImageFile) -> None:
+def _check_target(target: Path, *images: Path) -> None:
     if target.is_dir():
         raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if same_file(target, file.path):
+    if any(same_file(target, image) for image in images):
         raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
     if target.suffix.lower() not in (".html", ".htm"):
         raise UsageError(
@@ -91,6 +93,9 @@ def _make_page(
     layers: tuple[int, ...],
     target: Path,
 ) -> Iterator[Step | Done]:
+    if request.like is not None:
+        yield from make_pair_page(request, model, file, layers, target)
+        return
     steps = 1 + request.rollout + len(layers)
     yield Step("running the model", 0, steps)
     image = read_input(file, request.inputs)
@@ -106,7 +111,7 @@ def _make_page(
     for index, layer in enumerate(layers):
         yield Step(f"packing layer {layer}", steps - len(layers) + index, steps)
         packed.append(factorize(maps.query[index], maps.key[index]))
-    provenance = single.provenance("explore", _options(request, layers))
+    provenance = single.provenance("explore", page_options(request, layers))
     content = PageContent(
         layers=dict(zip(layers, packed, strict=True)),
         rollout=rollout,
@@ -124,10 +129,3 @@ def _rollout(single: SingleImage, layers: tuple[int, ...]) -> RolloutMaps:
     """The rollout with default options, up to each layer of the page."""
     query = Query.CLS if single.model.info.has_cls else Query.MEAN
     return single.maps(RolloutRequest(depths=layers, query=query))
-
-
-def _options(request: ExploreRequest, layers: tuple[int, ...]) -> dict[str, object]:
-    options = request_options(request.model, request.inputs)
-    options["layers"] = ",".join(map(str, layers))
-    options["no-rollout"] = not request.rollout
-    return given_options(options)

@@ -199,6 +199,8 @@ def test_every_other_option_has_an_effect(command, outcome):
         boxes = ["--boxes", "boxes.csv"]
         values |= {"format": ["--format", "csv"], "boxes": boxes}
         values |= {"method": [*boxes, "--method", "lost"]}
+    if command == "explore":
+        values |= {"like": ["--like", "b.png"]}
     for parameter in command_with_options(command).params:
         name = parameter.opts[0].removeprefix("--")
         if parameter.param_type_name != "option" or name in seen:
