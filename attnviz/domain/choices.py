@@ -125,6 +125,7 @@ class MapKind(StrEnum):
     DISCOVER = "discover"
     LOST = "lost"
     SPECTRAL = "spectral"
+    MATCH = "match"
     PCA = "pca"
     FOREGROUND = "foreground"
     NORM = "norm"

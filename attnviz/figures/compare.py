@@ -36,6 +36,7 @@ _TITLES = {
     MapKind.DISCOVER: ("Object, TokenCut", "TokenCut"),
     MapKind.LOST: ("Object, LOST", "LOST"),
     MapKind.SPECTRAL: ("Object, spectral", "Spectral"),
+    MapKind.MATCH: ("Cosine to nearest", "Nearest"),
     MapKind.PCA: ("PCA of tokens", "PCA"),
     MapKind.FOREGROUND: ("PCA of foreground", "Foreground"),
     MapKind.NORM: ("Norm of tokens", "Norm"),
@@ -157,7 +158,7 @@ def _limits(maps: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
         return None
     values = [each.values for each in maps]
     lowest = min(float(each.min()) for each in values)
-    if maps[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
+    if maps[0].kind in (MapKind.COSINE, MapKind.MATCH) and style.scale is Scale.SHARED:
         return similarity_limits(lowest)
     limits = common_limits(values, style)
     if maps[0].kind in _SIGNED and lowest < 0 and style.scale is Scale.SHARED:

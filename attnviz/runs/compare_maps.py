@@ -14,6 +14,7 @@ from attnviz.domain import (
     FeaturesMaps,
     HeadsMaps,
     MapKind,
+    MatchMaps,
     MatrixMaps,
     Part,
     PatchMaps,
@@ -59,6 +60,8 @@ def command_of(shown: MapSpec, request: CompareRequest) -> CommandRequest:
     """
     if shown.kind is MapKind.RELEVANCE and request.relevance is not None:
         return request.relevance
+    if shown.kind is MapKind.MATCH and request.match is not None:
+        return replace(request.match, layer=request.layer if shown.layer is None else shown.layer)
     layer = request.layer if shown.layer is None else shown.layer
     last = -1 if layer is None else layer
     cells = () if shown.cell is None else (shown.cell,)
@@ -122,8 +125,8 @@ def compared(shown: MapSpec, maps: Maps) -> ComparedMap:
             result = ComparedMap(kind, _one(maps.rollout), rollout=maps.options)
         case ScoreMaps():
             result = ComparedMap(kind, _one(maps.score), layer=maps.layer)
-        case DiscoverMaps():
-            result = ComparedMap(kind, _one(maps.object_map), maps.mask, maps.layer)
+        case DiscoverMaps() | MatchMaps():
+            result = _of_keys(kind, maps)
         case FeaturesMaps():
             result = _of_features(kind, maps)
         case MatrixMaps():
@@ -151,6 +154,13 @@ def _of_features(kind: MapKind, maps: FeaturesMaps) -> ComparedMap:
     if kind is MapKind.COSINE:
         return ComparedMap(kind, maps.similarity, layer=maps.layer, cell=_first(maps.cells))
     return ComparedMap(kind, maps.components, maps.foreground, maps.layer)
+
+
+def _of_keys(kind: MapKind, maps: DiscoverMaps | MatchMaps) -> ComparedMap:
+    if isinstance(maps, DiscoverMaps):
+        return ComparedMap(kind, _one(maps.object_map), maps.mask, maps.layer)
+    caption = f"nearest: the highest cosine of keys with a patch of {maps.like.name}"
+    return ComparedMap(kind, _one(maps.best), layer=maps.layer, caption=caption)
 
 
 def _of_vectors(shown: MapSpec, maps: QkvMaps) -> FloatArray:

@@ -171,6 +171,25 @@ def test_layers_stand_side_by_side(real, tiny, tiny_weights, photo, tmp_path):
     assert [re.split("L|layer ", title)[-1] for title in titles] == ["0", "3"]
 
 
+def test_match_is_that_of_its_own_command(real, tiny, tiny_weights, photo, tmp_path):
+    second = save_scene(tmp_path / "second.png", 40, 40, seed=3)
+    call = ("compare", photo, *tiny, "--show", "match,mean", "--like", "second.png", "--save-data")
+    run = real(*call, "--json")
+    assert run.code == 0, run.err
+    found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+    expected = single(real, tmp_path, "match", photo, tiny_weights, "--like", "second.png")
+    np.testing.assert_array_equal(found["row0_match"], expected["best"])
+    record = json.loads(run.out)
+    assert record["options"]["like"] == "second.png"
+    assert record["like_sha256"] == hashlib.sha256(second.read_bytes()).hexdigest()
+    layered = real(*call[:-1], "--layers", "0,-1", "--save-data", "--name", "layered")
+    assert layered.code == 0, layered.err
+    of_layers = arrays(tmp_path / "attnviz-out" / "layered.compare.npz")
+    assert not np.array_equal(of_layers["row0_match_layer_0"], of_layers["row0_match_layer_-1"])
+    both = ("--show", "match,relevance", "--like", "second.png", "--method", "contribution")
+    assert real("compare", photo, *tiny, *both).code == 0
+
+
 def test_relevance_is_that_of_its_own_command(real, tiny, tiny_weights, photo, tmp_path):
     save_scene(tmp_path / "second.png", 40, 40, seed=3)
     for method in ("chefer", "contribution"):
@@ -423,6 +442,9 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
         (("--layers", "1,9"), "layer 9 does not exist"),
         (("--layers", "1", "--layer", "1"), "--layer and --layers exclude each other"),
         (("--show", "relevance"), "--show relevance needs a target"),
+        (("--show", "match"), "--show match needs a second image"),
+        (("--show", "match", "--like", "gone.png"), "gone.png is not a file"),
+        (("--show", "match", "--like", "photo.png", "--class", "1"), "need --show relevance"),
         (("--like", "photo.png"), "--like, --class and --method need --show relevance"),
         (("--show", "relevance", "--like", "gone.png"), "gone.png is not a file"),
         (("--show", "relevance", "--class", "3"), "--class: tiny.pth has no classifier"),
