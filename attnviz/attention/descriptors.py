@@ -63,11 +63,3 @@ def joined_patches(call: AttentionCall, part: Part, prefix: int) -> list[FloatAr
             f"queries, keys or values of layer {call.layer} are not finite", NOT_FINITE_HINT
         )
     return list(vectors)
-
-
-def unit_vectors(vectors: FloatArray) -> FloatArray:
-    """Vectors (n, D) divided by their lengths, float32; a zero vector stays zero."""
-    norms = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    units = np.divide(vectors, norms, out=np.zeros(vectors.shape), where=norms > 0)
-    result: FloatArray = units.astype(np.float32)
-    return result

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.attention.descriptors import unit_vectors
 from attnviz.attention.eigenvectors import cut_eigenvectors
+from attnviz.attention.units import unit_vectors
 from attnviz.domain import DiscoverMethod, Size
 from attnviz.errors import ImageError
 

@@ -15,8 +15,9 @@ from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.checks import match_layer
 from attnviz.attention.compute import query_cells
 from attnviz.attention.correspondence import nearest, spread
-from attnviz.attention.descriptors import joined_patches, unit_vectors
+from attnviz.attention.descriptors import joined_patches
 from attnviz.attention.features import output_tokens
+from attnviz.attention.units import unit_vectors
 from attnviz.domain import Descriptor, FigureImage, FitGeometry, MatchMaps, Part, Size
 from attnviz.domain.kinds.match import ALL
 from attnviz.domain.mass_mask import mass_mask

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.attention.checks import default_match_layer
-from attnviz.attention.descriptors import joined_layers, unit_vectors
+from attnviz.attention.descriptors import joined_layers
 from attnviz.attention.memory import memory_errors
 from attnviz.attention.pair_factors import pair_factors
+from attnviz.attention.units import unit_vectors
 from attnviz.domain import FigureImage, ImageFile, Part
 from attnviz.domain.events import Done, Step
 from attnviz.domain.kinds import LayersRequest

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.attention.descriptors import joined_layers, unit_vectors
+from attnviz.attention.descriptors import joined_layers
 from attnviz.attention.pair_factors import pair_factors
+from attnviz.attention.units import unit_vectors
 from attnviz.domain import Part
 from attnviz.domain.kinds import MatchRequest
 from tests.explorer.conftest import NAME

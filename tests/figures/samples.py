@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from scipy.ndimage import label
 
-from attnviz.attention.discovery import largest_component
 from attnviz.domain import (
     Box,
     ComparedMap,
@@ -161,7 +161,8 @@ def discover_maps(image, method="tokencut", seed=0) -> DiscoverMaps:
     down, across = (y + 0.5) / grid.height - 0.55, (x + 0.5) / grid.width - 0.4
     field = 0.09 - 2.2 * down**2 - down * across - 1.4 * across**2
     field = (field + 0.02 * rng.standard_normal(grid)).astype(np.float32)
-    found = largest_component(field > 0)
+    labels = label(field > 0)[0]
+    found = labels == np.bincount(labels[labels > 0]).argmax()
     place = divmod(int(np.where(found, field, -9).argmax()), grid.width)
     rows_, columns = np.nonzero(found)
     corners = (rows_.min(), columns.min()), (rows_.max(), columns.max())

@@ -9,10 +9,11 @@ from scipy.linalg import eigh
 
 import attnviz
 from attnviz.attention import discover as discover_module
-from attnviz.attention.descriptors import joined_vectors, unit_vectors
+from attnviz.attention.descriptors import joined_vectors
 from attnviz.attention.discover import discover_maps
 from attnviz.attention.discovery import component, discover, largest_component, lost, token_cut
 from attnviz.attention.eigenvectors import DENSE_SIZE, cut_eigenvectors
+from attnviz.attention.units import unit_vectors
 from attnviz.domain import DiscoverMethod, Fit, Part, Size
 from attnviz.domain.kinds import DiscoverRequest
 from attnviz.errors import ImageError, UsageError

@@ -11,10 +11,10 @@ import attnviz
 from attnviz.attention import correspondence
 from attnviz.attention.compute import compute
 from attnviz.attention.correspondence import nearest, spread
-from attnviz.attention.descriptors import unit_vectors
 from attnviz.attention.features import output_tokens
 from attnviz.attention.kmeans import kmeans
 from attnviz.attention.match import describe, match_reference
+from attnviz.attention.units import unit_vectors
 from attnviz.domain import Descriptor, FigureImage, Fit
 from attnviz.domain.kinds import HeadsRequest, MatchRequest, QkvRequest
 from attnviz.domain.mass_mask import mass_mask
