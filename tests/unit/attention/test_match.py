@@ -192,6 +192,23 @@ def test_only_pairs_inside_both_masks():
     np.testing.assert_array_equal(some.mutual_cosine, every.cosine[inside])
 
 
+def test_every_pair_is_mutual_and_no_mutual_pair_is_missing():
+    backbone = tiny_vit(size=64)
+    first, second = (prepared(backbone, noise(64, 64, seed)) for seed in (1, 2))
+    maps = matched(backbone, first, second, pairs="all")
+    back = matched(backbone, second, first, pairs="all")
+    pairs = {
+        (*cell, *other)
+        for cell, other in zip(maps.cells.tolist(), maps.like_cells.tolist(), strict=True)
+    }
+    assert maps.mutual.all()
+    assert 0 < len(pairs) < 64
+    assert pairs == {
+        (*other, *cell)
+        for cell, other in zip(back.cells.tolist(), back.like_cells.tolist(), strict=True)
+    }
+
+
 def test_pixels_of_both_originals():
     backbone = blind()
     pixels = noise(64, 96)
