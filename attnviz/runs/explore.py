@@ -51,7 +51,7 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
             f"a page shows one image, and {len(found.files)} were given", "name one image"
         )
     (file,) = found.files
-    target = request.file or default_file(file)
+    target = request.file or default_file(file, request.like)
     if request.like is not None and not request.like.is_file():
         raise UsageError(f"the second image: {request.like} is not a file")
     _check_target(target, file.path, *([] if request.like is None else [request.like]))
@@ -68,9 +68,10 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
         yield Failed(str(file.path), error)
 
 
-def default_file(file: ImageFile) -> Path:
-    """Where an image's page goes unless the user says otherwise."""
-    return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
+def default_file(file: ImageFile, like: Path | None = None) -> Path:
+    """Where the page of an image, or of two, goes unless the user says otherwise."""
+    stem = file.path.stem if like is None else f"{file.path.stem}-and-{like.stem}"
+    return Path(DEFAULT_OUT) / f"{shortened_stem(stem)}.explore.html"
 
 
 def _check_target(target: Path, *images: Path) -> None:

@@ -101,10 +101,10 @@ def test_the_second_image_by_option_and_the_same_bytes(tmp_path, capsys):
         save_scene(tmp_path / name, 40, 48)
     shown = ("--model", "demo", "--layers", "0,2", "--verify")
     code, out, err = run(tmp_path, capsys, "a.png", "b.png", *shown)
-    assert (code, out) == (0, "attnviz-out/a.explore.html\n"), err
+    assert (code, out) == (0, "attnviz-out/a-and-b.explore.html\n"), err
     assert "verified: attention times V" in err
     assert run(tmp_path, capsys, "a.png", "--like", "b.png", *shown, "-o", "p.html")[0] == 0
-    made = [tmp_path / "attnviz-out" / "a.explore.html", tmp_path / "p.html"]
+    made = [tmp_path / "attnviz-out" / "a-and-b.explore.html", tmp_path / "p.html"]
     assert made[0].read_bytes() == made[1].read_bytes()
     assert (facts(made[0])["layers"], facts(made[0])["start"]) == ([0, 2], 2)
 
