@@ -7,7 +7,7 @@ patches of a grid (gh, gw) in reading order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -100,7 +100,8 @@ def spectral(vectors: FloatArray, grid: Size) -> Discovered:
     The object is the largest component of the smaller side of the first of them.
     """
     units = unit_vectors(vectors)
-    weights = np.maximum(units @ units.T, 0).astype(np.float64)
+    weights = units @ units.T
+    np.maximum(weights, 0, out=weights)
     np.fill_diagonal(weights, 1.0)
     count = min(EIGENVECTORS, len(vectors) - 1)
     if is_uniform(weights):
@@ -159,7 +160,7 @@ def _degrees(vectors: FloatArray) -> IntArray:
     return degree
 
 
-def is_uniform(weights: NDArray[np.float64]) -> bool:
+def is_uniform(weights: NDArray[np.floating[Any]]) -> bool:
     """Whether all weights but the diagonal are equal: every patch is as like any other."""
     one = weights[0, 1]
     if (weights[0, 1:] != one).any():  # nearly always, and known without a look at the rest

@@ -152,8 +152,9 @@ def discover_bytes(_info: ModelInfo, tokens: int, request: DiscoverRequest) -> i
     """What the graph of the patches takes beyond the pass, in bytes; LOST needs rows alone."""
     if request.method is DiscoverMethod.LOST:
         return 5 * BLOCK_VALUES
-    # Cosines in float32, their mask, and weights in float64.
-    return (4 + 1 + 8) * tokens * tokens
+    # Cosines in float32; for TokenCut also their mask, and weights in float64.
+    each = 4 if request.method is DiscoverMethod.SPECTRAL else 4 + 1 + 8
+    return each * tokens * tokens
 
 
 def rollout_bytes(info: ModelInfo, tokens: int, request: RolloutRequest) -> int:
