@@ -14,6 +14,7 @@ from attnviz._version import __version__
 if TYPE_CHECKING:
     from attnviz.api import (
         compute_maps,
+        discover,
         draw,
         draw_registers,
         explore,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         heads,
         layers,
         load_model,
+        match,
         matrix,
         patch,
         prepare,
@@ -40,6 +42,7 @@ __all__ = [
     "Watch",
     "__version__",
     "compute_maps",
+    "discover",
     "draw",
     "draw_registers",
     "explore",
@@ -47,6 +50,7 @@ __all__ = [
     "heads",
     "layers",
     "load_model",
+    "match",
     "matrix",
     "patch",
     "prepare",

@@ -14,7 +14,7 @@ The command line does its work through the same functions.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from attnviz import figures
 from attnviz.attention.checks import check_request
@@ -25,7 +25,10 @@ from attnviz.domain import (
     DEFAULT_KEEP_RATIO,
     DEFAULT_MAX_PIXELS,
     DEFAULT_RESIDUAL,
+    Descriptor,
     DiscardOrder,
+    DiscoverMaps,
+    DiscoverMethod,
     DrawStyle,
     FeaturesMaps,
     FigureImage,
@@ -35,6 +38,7 @@ from attnviz.domain import (
     ImageFile,
     LayersMaps,
     Maps,
+    MatchMaps,
     MatrixMaps,
     Part,
     PatchMaps,
@@ -53,9 +57,11 @@ from attnviz.domain import (
 )
 from attnviz.domain.kinds import (
     CommandRequest,
+    DiscoverRequest,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
+    MatchRequest,
     MatrixRequest,
     PatchRequest,
     QkvRequest,
@@ -512,7 +518,7 @@ def relevance(
     path = second.image.file.path if isinstance(second, PreparedImage) else None
     request = RelevanceRequest(RelevanceMethod(method), class_index, path, _indices(heads))
     check_request(model.info, request)
-    reference = refer_to(model, second) if isinstance(second, PreparedImage) else None
+    reference = refer_to(model, second, request) if isinstance(second, PreparedImage) else None
     digest = second.image.sha256 if isinstance(second, PreparedImage) else None
     single = SingleImage(model, _prepared(model, image))
     maps = single.maps(request, reference)
@@ -644,6 +650,88 @@ def explore(
     chosen = choose_layers(model.info, _indices(layers))
     single = SingleImage(model, _prepared(model, image))
     return page_of(single, chosen, rollout=rollout, height=height)
+
+
+def discover(
+    model: Backbone,
+    image: PreparedImage | RgbImage | ImageSource,
+    *,
+    method: DiscoverMethod | str = DiscoverMethod.TOKENCUT,
+    layer: int = -1,
+    part: Part | str = Part.KEY,
+) -> DiscoverMaps:
+    """The object of an image, found without labels (see docs/definitions.md).
+
+    Args:
+        model: A loaded model.
+        image: A prepared image, or one as ``prepare`` takes it.
+        method: ``"lost"`` (Simeoni et al. 2021), ``"tokencut"`` (Wang et al. 2022) or
+            ``"spectral"`` (Melas-Kyriazi et al. 2022).
+        layer: From 0; negative counts from the end.
+        part: ``"q"``, ``"k"`` or ``"v"``, of all heads joined.
+
+    Returns:
+        mask (gh, gw) bool; seed, its (row, column); box, in pixel edges of the original image;
+        degree and similarity (gh, gw), or eigenvectors (K, gh, gw) and eigenvalues (K,).
+
+    Raises:
+        UsageError: Layer out of range.
+        ImageError: A single patch.
+        AttentionError: A vector is not finite.
+    """
+    request = DiscoverRequest(DiscoverMethod(method), layer, Part(part))
+    return _one(model, image, request, DiscoverMaps)
+
+
+def match(
+    model: Backbone,
+    image: PreparedImage | RgbImage | ImageSource,
+    *,
+    like: PreparedImage | RgbImage | ImageSource | None = None,
+    layer: int | None = None,
+    part: Descriptor | str = Descriptor.KEY,
+    pairs: int | Literal["all"] = 10,
+    threshold: float | None = None,
+    cells: Sequence[tuple[int, int]] = (),
+    points: Sequence[tuple[float, float]] = (),
+) -> MatchMaps:
+    """Which patches of two images correspond, by mutual nearest neighbours.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image, or one as ``prepare`` takes it.
+        like: The second image, prepared or as ``prepare`` takes it.
+        layer: From 0; negative counts from the end; None: at three quarters of the depth.
+        part: ``"q"``, ``"k"`` or ``"v"`` of all heads joined, or ``"tokens"``.
+        pairs: How many, spread over what they show; ``"all"`` for every mutual pair.
+        threshold: Only patches inside the mass mask of each image at this share.
+        cells: Instead, what is nearest to these patches, as (row, column) in the grid, from 0.
+        points: The same as (x, y) in pixels of the original image.
+
+    Returns:
+        cells, like_cells (M, 2); xy, like_xy (M, 2) in pixels of the two originals; cosine,
+        mutual, attention (M,); best (gh, gw), like_best (gh', gw').
+
+    Raises:
+        UsageError: No second image, layer out of range, or no pairs asked for.
+        ImageError: The second image cannot be read, or a cell or point lies outside the grid.
+        AttentionError: A vector is not finite, or the attention breaks an invariant.
+    """
+    second = like if like is None or isinstance(like, PreparedImage) else prepare(like, model)
+    request = MatchRequest(
+        None if second is None else second.image.file.path,
+        layer,
+        Descriptor(part),
+        pairs,
+        threshold,
+        tuple(cells),
+        tuple(points),
+    )
+    check_request(model.info, request)
+    assert second is not None
+    single = SingleImage(model, _prepared(model, image))
+    maps = single.maps(request, refer_to(model, second, request))
+    return cast("MatchMaps", shown(single, request, maps, second.image.sha256))
 
 
 def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:

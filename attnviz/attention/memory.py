@@ -10,10 +10,12 @@ from pathlib import Path
 import torch
 
 from attnviz.attention.blocks import max_rows
+from attnviz.attention.discovery import BLOCK_VALUES
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
-from attnviz.domain import ModelInfo, RelevanceMethod, Size
+from attnviz.domain import DiscoverMethod, ModelInfo, RelevanceMethod, Size
 from attnviz.domain.kinds import (
     CommandRequest,
+    DiscoverRequest,
     MatrixRequest,
     RelevanceRequest,
     RolloutRequest,
@@ -144,6 +146,15 @@ def matrix_bytes(info: ModelInfo, tokens: int, request: MatrixRequest) -> int:
     heads = len(request.heads or range(info.heads))
     cells = 4 * 2 * heads * min(tokens, info.prefix + MAX_CELLS) ** 2
     return 2 * cells + (whole_bytes(heads, tokens) if request.whole else 0)
+
+
+def discover_bytes(_info: ModelInfo, tokens: int, request: DiscoverRequest) -> int:
+    """What the graph of the patches takes beyond the pass, in bytes; LOST needs rows alone."""
+    if request.method is DiscoverMethod.LOST:
+        return 5 * BLOCK_VALUES
+    # Cosines in float32; for TokenCut also their mask, and weights in float64.
+    each = 4 if request.method is DiscoverMethod.SPECTRAL else 4 + 1 + 8
+    return each * tokens * tokens
 
 
 def rollout_bytes(info: ModelInfo, tokens: int, request: RolloutRequest) -> int:

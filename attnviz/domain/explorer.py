@@ -66,7 +66,7 @@ class QueryKeys:
 
 @dataclass(frozen=True)
 class ExploreRequest:
-    """One image, the layers of its page (None: all), and where the page goes.
+    """One image or two, the layers of the page (None: all), and where the page goes.
 
     ``file`` None: ``STEM.explore.html`` in the default folder.
     """
@@ -83,6 +83,14 @@ class ExploreRequest:
         "Also the rollout up to each of these layers, which takes every layer's matrix.",
         on=True,
         flags=("--rollout/--no-rollout",),
+    )
+    like: Path | None = option(
+        None,
+        PATH,
+        "A second image: hover a patch of one, and what is similar in the other lights up, by the "
+        "cosine of keys.",
+        metavar="IMAGE",
+        show="the second argument, if there is one",
     )
     file: Path | None = option(
         None,
@@ -114,3 +122,19 @@ class LayerFactors:
         check_shape("LayerFactors", "key", self.key, tuple(self.query.shape))
         check_dtype("LayerFactors", "query", self.query, "int16")
         check_dtype("LayerFactors", "key", self.key, "int16")
+
+
+@dataclass(frozen=True, eq=False)
+class PairFactors:
+    """The unit vectors of the patches of two images in one layer, rotated and rounded.
+
+    values (R, n + m) int16, the patches of the first image before those of the second; the dot
+    product of two columns times step^2 is their cosine.
+    """
+
+    values: NDArray[np.int16]
+    step: float
+
+    def __post_init__(self) -> None:
+        check_shape("PairFactors", "values", self.values, (None, None))
+        check_dtype("PairFactors", "values", self.values, "int16")

@@ -64,6 +64,11 @@ class Box(NamedTuple):
     bottom: float
     right: float
 
+    @property
+    def ltrb(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom: x before y, as files of boxes have them."""
+        return self.left, self.top, self.right, self.bottom
+
 
 @dataclass(frozen=True)
 class FitGeometry:
@@ -138,3 +143,18 @@ class FitGeometry:
         if 0 <= row < self.grid.height and 0 <= column < self.grid.width:
             return int(row), int(column)
         return None
+
+
+def box_around(geometry: FitGeometry, first: tuple[int, int], last: tuple[int, int]) -> Box:
+    """The rectangle from one cell (row, column) to another, both included, on the original image.
+
+    In pixel edges, clipped to the image: cells of padding have no pixels there.
+    """
+    start, stop = geometry.cell_box(*first), geometry.cell_box(*last)
+    height, width = map(float, geometry.original)
+    return Box(
+        min(max(start.top, 0.0), height),
+        min(max(start.left, 0.0), width),
+        min(max(stop.bottom, 0.0), height),
+        min(max(stop.right, 0.0), width),
+    )

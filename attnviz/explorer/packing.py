@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attnviz.domain import LayerFactors, RelativeBias
 
 
@@ -17,7 +19,11 @@ def pack(layer: LayerFactors) -> bytes:
     0, -1, 1, -2, ... become 0, 1, 2, 3, ...; all low bytes stand before all high bytes, most of
     which are 0. Compressed with zlib.
     """
-    values = np.stack([layer.query, layer.key])  # int16
+    return pack_integers(np.stack([layer.query, layer.key]))
+
+
+def pack_integers(values: NDArray[np.int16]) -> bytes:
+    """Integers as ``pack`` writes them."""
     folded = ((values << 1) ^ (values >> 15)).view(np.uint16)
     planes = np.stack([folded & 255, folded >> 8]).astype(np.uint8)
     return compress(planes.tobytes())

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
+from attnviz.figures.discover import mask_edges
 from attnviz.figures.features import similarity_limits
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_text, sheet_of
@@ -34,6 +35,10 @@ _TITLES = {
     MapKind.ROLLOUT: ("Rollout",),
     MapKind.SCORE: ("Token score", "Score"),
     MapKind.RELEVANCE: ("Relevance",),
+    MapKind.DISCOVER: ("Object, TokenCut", "TokenCut"),
+    MapKind.LOST: ("Object, LOST", "LOST"),
+    MapKind.SPECTRAL: ("Object, spectral", "Spectral"),
+    MapKind.MATCH: ("Cosine to nearest", "Nearest"),
     MapKind.PCA: ("PCA of tokens", "PCA"),
     MapKind.FOREGROUND: ("PCA of foreground", "Foreground"),
     MapKind.NORM: ("Norm of tokens", "Norm"),
@@ -56,6 +61,8 @@ _FAR_FROM_ZERO = (
     MapKind.VALUE_NORM,
 )
 """Kinds whose values are close to each other: on a scale from 0 all maps would look alike."""
+_OBJECTS = (MapKind.DISCOVER, MapKind.LOST, MapKind.SPECTRAL)
+_SIGNED = (MapKind.RELEVANCE, *_OBJECTS)
 _VECTORS = (MapKind.QUERY_PCA, MapKind.KEY_PCA, MapKind.VALUE_PCA)
 
 
@@ -161,10 +168,10 @@ def _limits(maps: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
         return None
     values = [each.values for each in maps]
     lowest = min(float(each.min()) for each in values)
-    if maps[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
+    if maps[0].kind in (MapKind.COSINE, MapKind.MATCH) and style.scale is Scale.SHARED:
         return similarity_limits(lowest)
     limits = common_limits(values, style)
-    if maps[0].kind is MapKind.RELEVANCE and lowest < 0 and style.scale is Scale.SHARED:
+    if maps[0].kind in _SIGNED and lowest < 0 and style.scale is Scale.SHARED:
         return Limits(lowest, limits.high) if limits else None
     if maps[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
         return Limits(min(lowest, 0.99 * limits.high), limits.high)
@@ -182,6 +189,8 @@ def _panel(
         return None
     grid = row.image.geometry.grid
     edges = () if compared.cell is None else (cell_mark(*compared.cell, grid),)
+    if compared.foreground is not None:
+        edges = (mask_edges(compared.foreground),)
     return map_panel(("",), compared.values[index], style, limits, edges=edges)
 
 
@@ -217,6 +226,8 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     if style.scale is Scale.SHARED:
         scale = "one colour scale per kind of map"
     parts.append(scale)
+    if any(kind in _OBJECTS for kind in kinds):
+        parts.append("object: what its mask, outlined, is cut from")
     if any(compared.is_colours for compared in maps):
         tokens = ["tokens"] * (MapKind.PCA in kinds or MapKind.FOREGROUND in kinds)
         vectors = ["vectors"] * any(kind in _VECTORS for kind in kinds)

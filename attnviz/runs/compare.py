@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -47,9 +47,6 @@ from attnviz.stages.plan import check_before_loading, second_digest
 from attnviz.stages.reference import read_second
 from attnviz.stages.single import SingleImage
 
-if TYPE_CHECKING:
-    from attnviz.attention.relevance import Reference
-
 
 def compare(request: CompareRequest, into: Path | None = None) -> Iterator[Event]:
     """Draw one figure: a ``Started`` for each model, ``Failed`` for each image left out, ``Done``.
@@ -60,9 +57,9 @@ def compare(request: CompareRequest, into: Path | None = None) -> Iterator[Event
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
     """
-    if request.relevance is not None:
+    for command in request.second_images:
         for model in request.models:
-            check_before_loading(request.relevance, model)
+            check_before_loading(command, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
     if into is not None:
         request = replace(request, output=replace(request.output, folder=into))
@@ -111,7 +108,8 @@ class _Comparison:
         self._several = len(images) + len(failed) > 1
         self._total = 1 + len(failed)
         self._options = comparison_options(request)
-        self._like_sha256 = None if request.relevance is None else second_digest(request.relevance)
+        digests = (second_digest(command) for command in request.second_images)
+        self._like_sha256 = next((digest for digest in digests if digest is not None), None)
         self._shown: tuple[MapSpec, ...] = ()
         self._results: dict[ImageFile, list[Result]] = {image.file: [] for image in images}
 
@@ -137,9 +135,10 @@ class _Comparison:
         model = load_backbone(wanted)
         self._shown = _same_maps(model.info, self._request, self._shown)
         commands = _checked_commands(self._request, model.info, self._shown)
-        reference = None
-        if self._request.relevance is not None:
-            reference = read_second(model, self._request.relevance, self._request.inputs)
+        references = {
+            command: read_second(model, command, self._request.inputs)
+            for command in dict.fromkeys(commands.values())
+        }
         notes = model.notes
         if wanted is self._request.models[0]:
             notes += missing_glyphs(image.file.path.name for image in self._images)
@@ -149,7 +148,7 @@ class _Comparison:
         for image in list(self._images):
             try:
                 single = SingleImage.of(model, image, self._request.inputs, verify=wanted.verify)
-                maps = _maps(single, commands, reference)
+                maps = _maps(single, commands, references)
                 made = single.provenance(COMMAND, self._options, self._like_sha256)
                 result = Result(single.prepared.image, maps, made, single.notes)
                 self._results[image.file].append(result)
@@ -210,19 +209,18 @@ def _checked_commands(
 def _maps(
     single: SingleImage,
     commands: Mapping[MapSpec, CommandRequest],
-    reference: Reference | None,
+    references: Mapping[CommandRequest, Any],
 ) -> dict[str, ComparedMap]:
     """The maps by name; one that looks from a point outside the image has the reason instead.
 
-    reference: the second image, for relevance.
+    references: what each command takes of the second image.
     """
     results: dict[CommandRequest, Maps] = {}
     maps = {}
     for shown, command in commands.items():
         try:
             if command not in results:
-                second = None if command.second_image is None else reference
-                results[command] = single.maps(command, second)
+                results[command] = single.maps(command, references[command])
             maps[str(shown)] = compared(shown, results[command])
         except ImageError as error:
             maps[str(shown)] = _no_map(shown, single.prepared.geometry.grid, error.message)

@@ -18,6 +18,7 @@ from attnviz.models.load import load_backbone
 from attnviz.output.plan import check_folder
 from attnviz.output.record import record_of
 from attnviz.output.write import write_page
+from attnviz.runs.explore_pair import make_pair_page
 from attnviz.runs.explore_plan import page_options, page_plan
 from attnviz.stages.explorer_page import make_page
 from attnviz.stages.plan import check_before_loading
@@ -60,6 +61,9 @@ def _make_page(
     layers: tuple[int, ...],
     target: Path,
 ) -> Iterator[Step | Done]:
+    if request.like is not None:
+        yield from make_pair_page(request, model, file, layers, target)
+        return
     image = read_input(file, request.inputs)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
     content, provenance = yield from make_page(

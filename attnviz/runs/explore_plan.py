@@ -34,14 +34,19 @@ def page_plan(request: ExploreRequest) -> tuple[FoundImages, Path]:
             f"a page shows one image, and {len(found.files)} were given", "name one image"
         )
     (file,) = found.files
-    target = request.file or default_file(file)
+    target = request.file or default_file(file, request.like)
     check_page_file(target, file.path)
+    if request.like is not None:
+        if not request.like.is_file():
+            raise UsageError(f"the second image: {request.like} is not a file")
+        check_page_file(target, request.like)
     return found, target
 
 
-def default_file(file: ImageFile) -> Path:
-    """Where an image's page goes unless the user says otherwise."""
-    return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}{PAGE}"
+def default_file(file: ImageFile, like: Path | None = None) -> Path:
+    """Where the page of an image, or of two, goes unless the user says otherwise."""
+    stem = file.path.stem if like is None else f"{file.path.stem}-and-{like.stem}"
+    return Path(DEFAULT_OUT) / f"{shortened_stem(stem)}{PAGE}"
 
 
 def page_options(request: ExploreRequest) -> dict[str, Any]:

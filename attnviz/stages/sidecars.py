@@ -13,7 +13,15 @@ from attnviz.figures import overlay_images
 from attnviz.output.write import write_array_png, write_csv
 
 if TYPE_CHECKING:
-    from attnviz.domain import DrawStyle, FigureImage, HeadsMaps, Provenance, ScoreMaps, WrittenFile
+    from attnviz.domain import (
+        DrawStyle,
+        FigureImage,
+        HeadsMaps,
+        MatchMaps,
+        Provenance,
+        ScoreMaps,
+        WrittenFile,
+    )
     from attnviz.domain.kinds import CommandRequest
     from attnviz.output.plan import OutputPlan
 
@@ -34,6 +42,19 @@ def write_overlays(
         (write_array_png(pixels, plan.path("png", part), provenance), None)
         for part, pixels in overlays.items()
     ]
+
+
+def write_pairs(
+    maps: MatchMaps,
+    _image: FigureImage,
+    _style: DrawStyle,
+    _request: CommandRequest,
+    _made: Provenance,
+    plan: OutputPlan,
+) -> Sidecars:
+    """The pairs, one row each: ``STEM.match.csv``."""
+    written = write_csv(plan.path("csv"), maps.pair_rows(), "pairs")
+    return [(written, sha256_of(written.path.read_bytes()))]
 
 
 def write_scores(

@@ -119,6 +119,7 @@ COMMANDS = {
     "heads": "heads {0}/cat.png --checkpoint {0}/step50.pth {1} --out {2}",
     "relevance": "relevance {0}/cat.png --like {0}/dog.png --checkpoint {0}/step50.pth {1} "
     "--out {2}",
+    "match": "match {0}/cat.png {0}/dog.png --checkpoint {0}/step50.pth {1} --out {2}",
     "compare": "compare {0}/cat.png --checkpoint {0}/step50.pth --checkpoint {0}/step100.pth {1} "
     "--out {2}",
     "evolve": "evolve {0}/step50.pth {0}/step100.pth --image {0}/cat.png --mask {0}/masks/cat.png "

@@ -53,6 +53,12 @@ OWN = {
 }
 """A value of every option that belongs to a kind of figure, other than its default."""
 
+OWN_OF = {
+    "discover": {"method": ["--method", "lost"]},
+    "match": {"threshold": ["--threshold", "0.9"], "pairs": ["--pairs", "2"]},
+}
+"""The same for options whose values depend on the kind."""
+
 DRAWN = {
     "width": ["--width", "5"],
     "dpi": ["--dpi", "31"],
@@ -130,6 +136,9 @@ def outcome(real, tmp_path, tiny_weights):
     save_scene(tmp_path / "masks" / "a.png", 40, 56)
     checkpoints.save(tmp_path / "other.pth", checkpoints.original(seed=5))
     (tmp_path / "tiny.pth").symlink_to(tiny_weights)
+    (tmp_path / "boxes.csv").write_text(
+        "image,left,top,right,bottom\na,0,0,9,9\n", encoding="utf-8"
+    )
     (tmp_path / "options.toml").write_text("size = 24\n", encoding="utf-8")
     neurons = neuron_list((0, 1), (1, 2), weights_sha256=sha256_of(tiny_weights.read_bytes()))
     (tmp_path / "neurons.json").write_text(neurons.to_json(), encoding="utf-8")
@@ -151,7 +160,7 @@ def outcome(real, tmp_path, tiny_weights):
 
 WEIGHTS = ["--checkpoint", "tiny.pth", "--model-arg", "heads=2"]
 QUICK = ["--dpi", "30", "--out", "out"]
-TARGET = {"relevance": ["--like", "b.png"]}
+TARGET = {"relevance": ["--like", "b.png"], "match": ["--like", "b.png"]}
 NEEDED = {"flip-foreground": ["--foreground"]}
 
 
@@ -164,7 +173,7 @@ def test_every_option_of_a_kind_has_an_effect(kind, outcome):
     for each in option_fields(KINDS[kind].request):
         needed = NEEDED.get(each.name, [])
         plain = outcome(*figure(kind), *needed)
-        changed = outcome(*figure(kind), *needed, *OWN[each.name])
+        changed = outcome(*figure(kind), *needed, *(OWN | OWN_OF.get(kind, {}))[each.name])
         assert plain[0] == 0, plain[2]
         # The numbers of a figure are printed, too.
         assert changed[1:] != plain[1:], each
@@ -203,7 +212,11 @@ def test_every_other_option_has_an_effect(command, outcome):
     if command == "registers":
         values |= {"scale": DRAWN["scale"]}
     if command == "eval":
-        values |= {"format": ["--format", "csv"]}
+        boxes = ["--boxes", "boxes.csv"]
+        values |= {"format": ["--format", "csv"], "boxes": boxes}
+        values |= {"method": [*boxes, "--method", "lost"]}
+    if command == "explore":
+        values |= {"like": ["--like", "b.png"]}
     for parameter in command_with_options(command).params:
         name = parameter.opts[0].removeprefix("--")
         if parameter.param_type_name != "option" or name in seen:

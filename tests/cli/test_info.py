@@ -29,6 +29,8 @@ CALLS = [
     ("patch", "--at", "3,0", "--at", "2,3", "--xy", "9.5,7", "--each-head", "--std", ".2,.3,.4"),
     ("score", "--csv", "--keep-ratio", "0.3", "--precision", "bfloat16", "--positions", "timm"),
     ("relevance", "--like", "in/it's a $cat [1].png", "--method", "gradient-rollout"),
+    ("discover", "--method", "spectral", "--layer", "-2", "--part", "v"),
+    ("match", "--like", "in/it's a $cat [1].png", "--pairs", "all", "--part", "tokens", "--csv"),
     ("features", "--foreground", "--flip-foreground", "--layer", "0", "--at", "3,0", "--xy",
      "9.5,7", "--outlier-threshold", "4"),
     ("heads", "--layer", "0", "--heads", "0", "--alpha", "0"),

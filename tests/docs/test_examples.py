@@ -148,6 +148,8 @@ def test_there_are_command_lines_of_every_command():
         "matrix",
         "qkv",
         "relevance",
+        "discover",
+        "match",
         "models",
         "render",
         "info",

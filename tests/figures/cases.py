@@ -90,6 +90,14 @@ def _score(image, style):
     return draw(maps, image, samples.model_info(), style)
 
 
+def _discover(image, style, method="tokencut"):
+    return draw(samples.discover_maps(image, method), image, samples.model_info(), style)
+
+
+def _match(image, like, style, **options):
+    return draw(samples.match_maps(image, like, **options), image, samples.model_info(), style)
+
+
 def _relevance(image, style, model=None, prefix=1, **target):
     maps = samples.relevance_maps(image.geometry.grid, prefix, **target)
     return draw(maps, image, model or samples.model_info(), style)
@@ -233,6 +241,14 @@ CASES = {
     "compare-own-scale": lambda: _images(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
+    "discover-lost": lambda: _discover(_landscape(), _style(), "lost"),
+    "discover-column": lambda: _discover(_portrait(), _style(width=COLUMN)),
+    "discover-spectral": lambda: _discover(_padded(), _style(scale=Scale.SHARED), "spectral"),
+    "match": lambda: _match(_landscape(), _portrait(), _style()),
+    "match-all": lambda: _match(_square(), _landscape(), _style(), pairs=150),
+    "match-column": lambda: _match(
+        _portrait(), _square(), _style(width=COLUMN), pairs=4, asked=True
+    ),
     "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),
     "relevance-like-column": lambda: _relevance(
         _portrait(), _style(width=COLUMN), like=_square(), method="gradient-rollout"

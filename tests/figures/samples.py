@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from scipy.ndimage import label
 
 from attnviz.domain import (
     Box,
     ComparedMap,
     ComparedRow,
+    DiscoverMaps,
     EvolutionMaps,
     FeaturesMaps,
     FigureImage,
@@ -19,6 +21,7 @@ from attnviz.domain import (
     HeadsMaps,
     LayersMaps,
     MapKind,
+    MatchMaps,
     MatrixMaps,
     ModelInfo,
     Part,
@@ -32,6 +35,7 @@ from attnviz.domain import (
     ScoreMaps,
     Size,
 )
+from attnviz.domain.geometry import box_around
 from attnviz.domain.register_neurons import Neuron, RegisterNeurons
 from attnviz.domain.registers import BeforeAfter, RegistersMaps, ShownImage
 
@@ -190,6 +194,49 @@ def patch_maps(grid, cells, heads=6, prefix=1, seed=0) -> PatchMaps:
         11,
         tuple(range(heads)),
     )
+
+
+def discover_maps(image, method="tokencut", seed=0) -> DiscoverMaps:
+    """A blob of an object off the centre, with a rim of rough cells."""
+    grid = image.geometry.grid
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[: grid.height, : grid.width]
+    down, across = (y + 0.5) / grid.height - 0.55, (x + 0.5) / grid.width - 0.4
+    field = 0.09 - 2.2 * down**2 - down * across - 1.4 * across**2
+    field = (field + 0.02 * rng.standard_normal(grid)).astype(np.float32)
+    labels = label(field > 0)[0]
+    found = labels == np.bincount(labels[labels > 0]).argmax()
+    place = divmod(int(np.where(found, field, -9).argmax()), grid.width)
+    rows_, columns = np.nonzero(found)
+    corners = (rows_.min(), columns.min()), (rows_.max(), columns.max())
+    known = {"mask": found, "seed": place, "box": box_around(image.geometry, *corners)}
+    if method == "lost":
+        degree = np.rint((0.5 - field) * found.size).astype(np.int64).clip(0, found.size - 1)
+        return DiscoverMaps(
+            **known, method=method, layer=11, degree=degree, similarity=3000 * field
+        )
+    count = 5 if method == "spectral" else 1
+    others = [np.cos(0.7 * n * x + 0.4 * y).astype(np.float32) * 0.02 for n in range(1, count)]
+    vectors = np.stack([field * 0.1, *others]).astype(np.float32)
+    values = np.linspace(0.31, 0.94, count, dtype=np.float32)
+    return DiscoverMaps(**known, method=method, layer=11, eigenvectors=vectors, eigenvalues=values)
+
+
+def match_maps(image, like, pairs=10, asked=False, seed=0) -> MatchMaps:
+    rng = np.random.default_rng(seed)
+    grid, other = image.geometry.grid, like.geometry.grid
+    places = np.sort(rng.uniform(0.1, 0.9, (pairs, 2)), axis=0)
+    cells = (places * grid).astype(np.int64)
+    there = ((places + rng.normal(0, 0.07, places.shape)).clip(0, 0.99) * other).astype(np.int64)
+    cosines = (1 - 0.08 * rng.gamma(3, 1, 40 + pairs)).astype(np.float32)
+    mutual = np.ones(pairs, bool)
+    mutual[1::2] = not asked
+    xy = np.zeros((pairs, 2), np.float32)
+    return MatchMaps(
+        cells, there, xy, xy, cosines[:pairs], mutual, np.linspace(0.02, 0.001, pairs),
+        cosines, np.ones(grid, np.float32), np.ones(other, np.float32), 9, like,
+        threshold=0.6 if asked else None, asked=asked,
+    )  # fmt: skip
 
 
 def score_maps(grid, ratio=0.5, seed=0, prefix=1) -> ScoreMaps:

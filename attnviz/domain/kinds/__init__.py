@@ -9,10 +9,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from attnviz.domain.kinds.discover import DISCOVER, DiscoverMaps, DiscoverRequest
 from attnviz.domain.kinds.features import FEATURES, FeaturesMaps, FeaturesRequest
 from attnviz.domain.kinds.heads import HEADS, HeadsMaps, HeadsRequest
 from attnviz.domain.kinds.kind import CommandRequest, FigureSource, Kind, Maps, Sidecar
 from attnviz.domain.kinds.layers import LAYERS, LayersMaps, LayersRequest
+from attnviz.domain.kinds.match import MATCH, MatchMaps, MatchRequest
 from attnviz.domain.kinds.matrix import MATRIX, MatrixMaps, MatrixRequest
 from attnviz.domain.kinds.patch import PATCH, PatchMaps, PatchRequest
 from attnviz.domain.kinds.qkv import QKV, QkvMaps, QkvRequest
@@ -38,6 +40,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             FEATURES,
             MATRIX,
             QKV,
+            DISCOVER,
+            MATCH,
         )
     }
 )
@@ -81,6 +85,8 @@ __all__ = [
     "FIGURE_COMMANDS",
     "KINDS",
     "CommandRequest",
+    "DiscoverMaps",
+    "DiscoverRequest",
     "FeaturesMaps",
     "FeaturesRequest",
     "FigureSource",
@@ -90,6 +96,8 @@ __all__ = [
     "LayersMaps",
     "LayersRequest",
     "Maps",
+    "MatchMaps",
+    "MatchRequest",
     "MatrixMaps",
     "MatrixRequest",
     "PatchMaps",

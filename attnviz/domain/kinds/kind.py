@@ -200,14 +200,17 @@ class Kind:
     - compute(model, batch, request, **computed_with) -> a list of maps, one an image
     - draw(maps, image, model, style, **drawn_with) -> the pages of the figure
     - check(info, request): raises UsageError for what a model cannot do
+    - refer(model, batch, image, request) -> of the second image, what ``compute`` takes as
+      ``reference``; None for a kind without one
     - extra_bytes(info, tokens, request) -> memory of one image beyond a plain pass; None for none
 
     computed_with: what ``compute`` takes besides: ``cells`` (the cells of each image that the
-    request looks from) or ``reference`` (the second image). drawn_with: fields of the request that
-    the drawing takes. sidecars: by the field of the request that asks for them. summarised: whether
-    ``--summary`` draws the numbers of all images. overlays: see ``attnviz.figures.overlays``, for
-    kinds whose request has the field ``overlay_only``. unused: drawing options that have no
-    effect on the figure and are refused.
+    request looks from), ``geometries`` (where each lies on its original) or ``reference`` (the
+    second image). drawn_with: fields of the request that the drawing takes. sidecars: by the field
+    of the request that asks for them. pair: whether the last of several inputs is the second image
+    where ``like`` names none. summarised: whether ``--summary`` draws the numbers of all
+    images. overlays: see ``attnviz.figures.overlays``, for kinds whose request has the field
+    ``overlay_only``. unused: drawing options that have no effect on the figure and are refused.
     """
 
     name: str
@@ -220,6 +223,8 @@ class Kind:
     computed_with: tuple[str, ...] = ()
     drawn_with: tuple[str, ...] = ()
     extra_bytes: str | None = None
+    refer: str | None = None
+    pair: bool = False
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
     summarised: bool = False
     overlays: str | None = None

@@ -157,5 +157,6 @@ RELEVANCE = Kind(
     overlays="attnviz.figures.overlays:relevance_overlays",
     check="attnviz.attention.checks:check_relevance",
     computed_with=("reference",),
+    refer="attnviz.attention.relevance:reference_of",
     extra_bytes="attnviz.attention.memory:relevance_bytes",
 )

@@ -38,13 +38,6 @@ async function load() {
   }
 }
 
-// A message above the page; while it stands, panels are grey, since they show something else.
-function notice(text) {
-  write(by("notice"), text);
-  by("notice").hidden = !text;
-  container.classList.toggle("stale", Boolean(text));
-}
-
 // For the browser's console and for tests: numbers as they are shown.
 window.attnviz = {
   facts,

@@ -45,21 +45,24 @@ def split_histogram(
     colours: tuple[str, str],
     heading: str,
     threshold: float | None = None,
+    *,
+    divided: bool = True,
 ) -> None:
     """The distribution of all values, kept cells and others stacked, and the threshold as a line.
 
     The axis is logarithmic where a linear one would put nearly all cells into its first bins.
     colours: of the kept cells and of the others. threshold: None takes the lowest value that is
-    kept, which the heading then names.
+    kept, which the heading then names. divided: whether a value divides the kept cells from the
+    others; without, no line is drawn.
     """
     page = sheet.room(_HEIGHT)
     bins = _count(values, kept, threshold)
-    if threshold is None and kept.any() and not kept.all():
+    if divided and threshold is None and kept.any() and not kept.all():
         threshold = float(values[kept].min())
         heading += f", from {theme.number(threshold, 3)} (dashed)"
     rect = Rect(MARGIN, page.y, sheet.width, _HEIGHT)
     x = float(bins.edges[0]), float(bins.edges[-1])
-    frame = framed(page, rect, x, (0.0, float((bins.kept + bins.others).max())), heading)
+    frame = framed(page, rect, x, (0.0, max(4.0, float((bins.kept + bins.others).max()))), heading)
     _draw_bars(page, frame, bins, colours)
     _draw_ticks(page, frame, bins, rect)
     if threshold is not None:

@@ -64,8 +64,8 @@ class Panel:
     """One panel of a figure.
 
     titles: from long to short; all panels of a row use the longest that fits everywhere.
-    limits: of the panel's own colour bar below it; None for no bar. text: inside the
-    panel, in wordings from long to short.
+    limits: of the panel's own colour bar below it; None for no bar. cmap: its colour map; None for
+    that of the figure. text: inside the panel, in wordings from long to short.
     of_cells: the raster is that of the cells alone, and not of all that the model saw. margins:
     what no cell covers at the edges; None takes those of the page.
     """
@@ -80,6 +80,7 @@ class Panel:
     text: tuple[str, ...] = ()
     of_cells: bool = False
     margins: Margins | None = None
+    cmap: str | None = None
 
 
 def panel_aspect(image: FigureImage) -> float:
@@ -194,7 +195,7 @@ def panel_rows(
             draw_panel(page, panel, box)
             if panel.limits:
                 width = max(grid.panel_width, min(grid.slot, 0.9))
-                scale = ColourScale(panel.limits, sheet.style.cmap)
+                scale = ColourScale(panel.limits, panel.cmap or sheet.style.cmap)
                 slim_bar(page, scale, left, box.bottom, width)
         page.y += height + ROW_GAP
 

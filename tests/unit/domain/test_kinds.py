@@ -73,8 +73,8 @@ def test_the_python_functions_defaults_are_those_of_the_options(kind):
 
 @EACH
 def test_a_kind_is_found_by_its_request_and_its_maps(kind):
-    more = {"class_index": 0} if kind.name == "relevance" else {}
-    assert kind_of(kind.request(**more)) is kind
+    more = {"relevance": {"class_index": 0}, "match": {"like": "second.png"}}
+    assert kind_of(kind.request(**more.get(kind.name, {}))) is kind
     assert kind_of(kind.maps.__new__(kind.maps)) is kind
 
 
