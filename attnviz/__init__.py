@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attnviz.api import (
         compute_maps,
         draw,
+        faithful,
         features,
         heads,
         layers,
@@ -35,6 +36,7 @@ __all__ = [
     "__version__",
     "compute_maps",
     "draw",
+    "faithful",
     "features",
     "heads",
     "layers",

@@ -24,6 +24,7 @@ from attnviz.domain.choices import (
     DEFAULT_TOLERANCE,
     PAGE_INCHES,
     SUMMARY,
+    Baseline,
     DiscardOrder,
     Engine,
     Fit,
@@ -68,6 +69,7 @@ from attnviz.domain.image import (
     sha256_of,
 )
 from attnviz.domain.kinds import (
+    FaithfulMaps,
     FeaturesMaps,
     HeadsMaps,
     LayersMaps,
@@ -103,6 +105,7 @@ __all__ = [
     "DEFAULT_TOLERANCE",
     "PAGE_INCHES",
     "SUMMARY",
+    "Baseline",
     "BoolArray",
     "Box",
     "ByteArray",
@@ -112,6 +115,7 @@ __all__ = [
     "DrawStyle",
     "Engine",
     "EvolutionMaps",
+    "FaithfulMaps",
     "FeaturesMaps",
     "FigureImage",
     "Fit",

@@ -103,6 +103,14 @@ class RelevanceMethod(StrEnum):
     CONTRIBUTION = "contribution"
 
 
+class Baseline(StrEnum):
+    """What hides cells of an image: its mean colour, the image itself blurred, or black."""
+
+    MEAN = "mean"
+    BLUR = "blur"
+    BLACK = "black"
+
+
 class MapKind(StrEnum):
     """The maps that a comparison can show."""
 

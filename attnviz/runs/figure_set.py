@@ -137,7 +137,8 @@ def _draw_group(
         with located(figure.figure):
             for event in pipeline.run(figure.request, model, folder):
                 if isinstance(event, Started):
-                    notes = event.notes if index == 0 else ()
+                    notes = pipeline.cost_notes(figure.request, model)
+                    notes = event.notes if index == 0 else notes
                     yield figure, dataclasses.replace(event, total=total, notes=notes)
                 else:
                     yield figure, event

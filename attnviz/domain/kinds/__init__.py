@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from attnviz.domain.kinds.faithful import FAITHFUL, FaithfulMaps, FaithfulRequest
 from attnviz.domain.kinds.features import FEATURES, FeaturesMaps, FeaturesRequest
 from attnviz.domain.kinds.heads import HEADS, HeadsMaps, HeadsRequest
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps, Sidecar
@@ -36,6 +37,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             FEATURES,
             MATRIX,
             QKV,
+            FAITHFUL,
         )
     }
 )
@@ -58,6 +60,8 @@ __all__ = [
     "FIGURE_COMMANDS",
     "KINDS",
     "CommandRequest",
+    "FaithfulMaps",
+    "FaithfulRequest",
     "FeaturesMaps",
     "FeaturesRequest",
     "HeadsMaps",

@@ -119,5 +119,5 @@ HEADS = Kind(
     draw="attnviz.figures.heads:draw_heads",
     drawn_with=("threshold",),
     sidecars={"overlay": Sidecar("head0.png", "attnviz.stages.sidecars:write_overlays")},
-    summarised=True,
+    summarised="attnviz.runs.summary:Summary",
 )

@@ -92,12 +92,16 @@ class Kind:
     - draw(maps, image, model, style, **drawn_with) -> the pages of the figure
     - check(info, request): raises UsageError for what a model cannot do
     - extra_bytes(info, tokens, request) -> memory of one image beyond a plain pass; None for none
+    - cost(info, request) -> a line about the time of each image, said before the run starts; None
+      where it is about that of a plain pass
+    - summarised: the class that collects the numbers of all images for ``--summary``, as
+      ``attnviz.runs.summary.Summary`` does; None without a summary
 
     computed_with: what ``compute`` takes besides: ``cells`` (the cells of each image that the
-    request looks from) or ``reference`` (the second image). drawn_with: fields of the request that
-    the drawing takes. sidecars: by the field of the request that asks for them. summarised: whether
-    ``--summary`` draws the numbers of all images. unused: drawing options that have no
-    effect on the figure and are refused.
+    request looks from), ``reference`` (the second image) or ``black`` (what a black pixel of each
+    image became). drawn_with: fields of the request that the drawing takes. sidecars: by the field
+    of the request that asks for them. unused: drawing options that have no effect on the figure
+    and are refused.
     """
 
     name: str
@@ -110,6 +114,7 @@ class Kind:
     computed_with: tuple[str, ...] = ()
     drawn_with: tuple[str, ...] = ()
     extra_bytes: str | None = None
+    cost: str | None = None
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
-    summarised: bool = False
+    summarised: str | None = None
     unused: tuple[str, ...] = ()
