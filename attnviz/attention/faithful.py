@@ -59,7 +59,7 @@ def faithful_maps(
 
 
 def score_of(model: AttentionModel, request: FaithfulRequest, image: Tensor) -> Score:
-    """f of an image (3, h, w) while its cells are changed.
+    """F of an image (3, h, w) while its cells are changed.
 
     The probability of the class, or the cosine of the feature to that of the whole image.
     """
@@ -142,7 +142,7 @@ def cell_counts(cells: int, *, chefer: bool) -> list[int]:
 
 
 def rank_groups(order: IntArray) -> list[IntArray]:
-    """Up to K groups of cells of neighbouring ranks, the highest first, of equal sizes or nearly."""
+    """Up to K groups of cells by rank, the highest first; sizes differ by one cell at most."""
     return np.array_split(order, min(GROUPS, order.size))
 
 

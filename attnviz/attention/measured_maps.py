@@ -7,6 +7,7 @@ the cosine similarity itself has its maximum at the whole image, where its gradi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,39 +52,49 @@ def measured_maps(
         UnsupportedModelError: A map is not defined for this model.
         AttentionError: The captured attention or a gradient breaks an invariant.
     """
-    query = Query.CLS if model.info.has_cls else Query.MEAN
     names = measured_names(model, request)
-    results: list[dict[str, FloatArray]] = [{} for _ in range(len(batch))]
+    made: dict[str, list[FloatArray]] = {}
     if any(name in _OF_HEADS or head_of(name) is not None for name in names):
-        wanted = HeadsRequest(layer=request.layer, distance=False, query=query)
-        for result, heads in zip(results, heads_maps(model, batch, wanted), strict=True):
-            result["mean"] = heads.attention.mean(axis=0)
-            result["max"] = heads.attention.max(axis=0)
-            result |= {f"head:{head}": heads.attention[head] for head in heads.heads}
-    if "rollout" in names:
-        rollouts = rollout_maps(model, batch, RolloutRequest(query=query))
-        for result, rollout in zip(results, rollouts, strict=True):
-            result["rollout"] = rollout.rollout
-    if "score" in names:
-        scores = score_maps(model, batch, ScoreRequest(layer=request.layer))
-        for result, score in zip(results, scores, strict=True):
-            result["score"] = score.score
-    for name, rows_of in (("relevance", _relevance), ("contribution", _contribution)):
-        if name in names:
-            rows = layout_of(model, batch).to_grid(as_array(rows_of(model, batch, request)))
-            for result, row in zip(results, rows, strict=True):
-                result[name] = row
-    if "random" in names:
-        grid = layout_of(model, batch).grid
-        for result in results:
-            # Not one of the random orders: those are drawn from the seed alone.
-            rng = np.random.default_rng((request.seed, 1))
-            result["random"] = rng.random(grid, np.float32)
-    return [{name: result[name] for name in names} for result in results]
+        made |= _of_heads(model, batch, request)
+    made |= {name: _OTHERS[name](model, batch, request) for name in names if name in _OTHERS}
+    return [{name: made[name][image] for name in names} for image in range(len(batch))]
 
 
-def _relevance(model: AttentionModel, batch: Tensor, request: FaithfulRequest) -> Tensor:
-    """Relevance (B, N) by the method of Chefer et al. 2021."""
+def _query(model: AttentionModel) -> Query:
+    return Query.CLS if model.info.has_cls else Query.MEAN
+
+
+def _of_heads(
+    model: AttentionModel, batch: Tensor, request: FaithfulRequest
+) -> dict[str, list[FloatArray]]:
+    """The attention of CLS: of every head, its mean and its maximum over them."""
+    wanted = HeadsRequest(layer=request.layer, distance=False, query=_query(model))
+    attention = [maps.attention for maps in heads_maps(model, batch, wanted)]
+    return {
+        "mean": [each.mean(axis=0) for each in attention],
+        "max": [each.max(axis=0) for each in attention],
+        **{f"head:{h}": [each[h] for each in attention] for h in range(model.info.heads)},
+    }
+
+
+def _rollout(model: AttentionModel, batch: Tensor, _request: FaithfulRequest) -> list[FloatArray]:
+    return [
+        maps.rollout for maps in rollout_maps(model, batch, RolloutRequest(query=_query(model)))
+    ]
+
+
+def _score(model: AttentionModel, batch: Tensor, request: FaithfulRequest) -> list[FloatArray]:
+    return [maps.score for maps in score_maps(model, batch, ScoreRequest(layer=request.layer))]
+
+
+def _random(model: AttentionModel, batch: Tensor, request: FaithfulRequest) -> list[FloatArray]:
+    """Other values than those that make the random orders, which the seed alone makes."""
+    rng, grid = np.random.default_rng((request.seed, 1)), layout_of(model, batch).grid
+    return [rng.random(grid, np.float32)] * len(batch)
+
+
+def _relevance(model: AttentionModel, batch: Tensor, request: FaithfulRequest) -> list[FloatArray]:
+    """Relevance by the method of Chefer et al. 2021."""
     index = request.class_index
 
     def target(tokens: Tensor) -> Tensor:
@@ -94,11 +105,14 @@ def _relevance(model: AttentionModel, batch: Tensor, request: FaithfulRequest) -
         return (own * whole).sum(dim=-1) / whole.square().sum(dim=-1)
 
     heads, method = range(model.info.heads), RelevanceMethod.CHEFER
-    return relevance_rows(model, batch, target, heads, method, of_class=index is not None)[1]
+    _, rows = relevance_rows(model, batch, target, heads, method, of_class=index is not None)
+    return list(layout_of(model, batch).to_grid(as_array(rows)))
 
 
-def _contribution(model: AttentionModel, batch: Tensor, request: FaithfulRequest) -> Tensor:
-    """What each token contributes to CLS along the target: (B, N)."""
+def _contribution(
+    model: AttentionModel, batch: Tensor, request: FaithfulRequest
+) -> list[FloatArray]:
+    """What each patch contributes to CLS along the target."""
     info, index = model.info, request.class_index
     direction = None if index is None else classifier_of(model).direction(index)
     if index is not None and direction is None:
@@ -117,7 +131,17 @@ def _contribution(model: AttentionModel, batch: Tensor, request: FaithfulRequest
     directions = whole / whole.square().sum(dim=-1, keepdim=True)
     if direction is not None:
         directions = direction.expand_as(whole)
-    return along(model.norm, directions, cls, written)
+    rows = along(model.norm, directions, cls, written)
+    return list(layout_of(model, batch).to_grid(as_array(rows)))
+
+
+_OTHERS: dict[str, Callable[[AttentionModel, Tensor, FaithfulRequest], list[FloatArray]]] = {
+    "rollout": _rollout,
+    "relevance": _relevance,
+    "score": _score,
+    "contribution": _contribution,
+    "random": _random,
+}
 
 
 def classifier_of(model: AttentionModel) -> Classifier:

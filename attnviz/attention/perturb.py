@@ -51,7 +51,7 @@ class HiddenCells:
         return self._model.info
 
     def values(self, hidden: Iterable[tuple[Baseline, BoolArray]]) -> list[float]:
-        """f for every baseline and set of hidden cells (gh, gw), in the same order.
+        """F for every baseline and set of hidden cells (gh, gw), in the same order.
 
         Raises:
             AttentionError: f is not finite.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ModelInfo,
     )
 
-__all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
+__all__ = ["draw", "draw_comparison", "draw_distributions", "draw_mean_scores", "overlay_images"]
 
 
 def draw(
@@ -52,6 +52,15 @@ def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tup
     from attnviz.figures.parts.overlay import overlay_images as images
 
     return images(maps, image, style)
+
+
+def draw_mean_scores(
+    scores: Sequence[Mapping[str, Any]], images: int, model: ModelInfo, style: DrawStyle
+) -> tuple[Figure, ...]:
+    """Means and standard errors over many images of what ``faithful`` measures, by map."""
+    from attnviz.figures.mean_scores import draw_mean_scores as drawing
+
+    return drawing(scores, images, model, style)
 
 
 def draw_distributions(

@@ -16,7 +16,7 @@ from attnviz.figures.parts.layout import GAP, MARGIN, Rect, ticks
 from attnviz.figures.parts.panels import image_panel, map_panel, panel_aspect, panel_rows
 from attnviz.figures.parts.plots import framed
 from attnviz.figures.parts.scale import common_limits, scale_text
-from attnviz.figures.parts.text_table import TextRow, text_table
+from attnviz.figures.parts.text_table import TextRow, decimals_of, text_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,9 +69,14 @@ def draw_faithful(
 
 
 def colours_of(names: tuple[str, ...]) -> dict[str, str]:
-    """The colour of every map: a head has its own, the others those that no head here has."""
+    """The colour of every map: a head has its own, the mean is black as in all figures.
+
+    The others have those that no head here has.
+    """
     heads = {name: theme.head_colour(head) for name in names if (head := head_of(name)) is not None}
     free = [colour for colour in theme.HEAD_COLOURS if colour not in heads.values()]
+    if "mean" in names:
+        heads["mean"] = theme.INK
     others = (name for name in names if name not in heads)
     return {**dict.fromkeys(names, ""), **dict(zip(others, free, strict=False)), **heads}
 
@@ -87,9 +92,10 @@ def table_of(sheet: Sheet, rows: tuple[Row, ...], colours: dict[str, str]) -> No
     known = [name for name in COLUMNS if name in rows[0]]
     areas = {row["map"]: row for row in rows}
     mean, deviation = areas.pop(RANDOM_ROW), areas.pop(DEVIATION_ROW)
+    digits = {key: decimals_of([row[key] for row in areas.values()]) for key in known}
 
     def cells(row: Row) -> tuple[str, ...]:
-        return tuple("" if row[key] is None else f"{row[key]:.3f}" for key in known)
+        return tuple("" if row[key] is None else f"{row[key]:.{digits[key]}f}" for key in known)
 
     lines = [TextRow(title_of(name), cells(row), colours[name]) for name, row in areas.items()]
     lines += [TextRow("Random, mean", cells(mean), BAND), TextRow("Random, s.d.", cells(deviation))]
@@ -113,9 +119,8 @@ def _parts(maps: FaithfulMaps, model: ModelInfo, style: DrawStyle) -> list[str]:
         value,
         hidden,
         "protocol of Chefer 2021, 10 to 90 % of the cells" if maps.chefer else "",
-        f"band: range of {len(maps.deletion.random)} random orders; dashed: lowest values first"
-        if not maps.chefer
-        else f"band: range of {len(maps.deletion.random)} random orders",
+        f"grey: range and mean of {len(maps.deletion.random)} random orders",
+        "" if maps.chefer else "dashed: lowest values first",
         "table: areas under the curves; SaCo: 1 faithful, 0 as random, -1 reversed",
         scale_text(style),
     ]
@@ -124,6 +129,7 @@ def _parts(maps: FaithfulMaps, model: ModelInfo, style: DrawStyle) -> list[str]:
 def _plots(sheet: Sheet, maps: FaithfulMaps, colours: list[str]) -> None:
     """Two plots side by side where they are wide enough, else below each other."""
     deletion, insertion = maps.deletion, maps.insertion
+    plots: list[tuple[str, FloatArray, FloatArray | None, FloatArray]]
     if insertion is None:
         plots = [
             ("deletion", deletion.highest, None, deletion.random),
@@ -143,7 +149,8 @@ def _plots(sheet: Sheet, maps: FaithfulMaps, colours: list[str]) -> None:
             page = sheet.room(_PLOT + 0.1)
         left = MARGIN + (index * (width + 2 * GAP) if beside else 0.0)
         rect = Rect(left, page.y, width, _PLOT)
-        y = _value_range([each for each in (highest, lowest, random) if each is not None])
+        curves = [each for each in (highest, lowest, random) if each is not None]
+        y = value_range([float(end) for each in curves for end in (each.min(), each.max())])
         fits = (h for h in _HEADINGS[name] if theme.text_width(h, theme.TITLE_PT) <= width)
         frame = framed(page, rect, (0.0, 1.0), y, next(fits, _HEADINGS[name][-1]))
         _share_ticks(page, frame)
@@ -158,7 +165,7 @@ def _plots(sheet: Sheet, maps: FaithfulMaps, colours: list[str]) -> None:
 def _lines(
     colours: list[str], highest: FloatArray, lowest: FloatArray | None
 ) -> list[tuple[str, FloatArray, bool]]:
-    """Colour, curve, and whether it is that of the reversed order; those first, under the others."""
+    """Colour, curve, and whether it is that of the reversed order, which is drawn first."""
     below = [] if lowest is None else zip(colours, lowest, strict=True)
     return [
         *((colour, curve, True) for colour, curve in below),
@@ -166,10 +173,9 @@ def _lines(
     ]
 
 
-def _value_range(curves: list[FloatArray]) -> tuple[float, float]:
-    """Round numbers around all values, 0 and 1 included where they are near."""
-    low = min(float(each.min()) for each in curves)
-    high = max(float(each.max()) for each in curves)
+def value_range(values: list[float]) -> tuple[float, float]:
+    """Round numbers around all values; from 0 where those reach down to half of the highest."""
+    low, high = min(values), max(values)
     low = 0.0 if 0 < low < 0.5 * high else low
     steps = ticks(low, high, 5)
     step = steps[1] - steps[0] if len(steps) > 1 else (high - low) or 1.0

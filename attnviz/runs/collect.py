@@ -19,9 +19,8 @@ from attnviz.output.table import TableFile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from attnviz.domain import ImageFile, WrittenFile
+    from attnviz.domain import ImageFile, ModelInfo, WrittenFile
     from attnviz.domain.events import Event
-    from attnviz.domain import ModelInfo
     from attnviz.domain.requests import InputRequest, OutputRequest
 
 

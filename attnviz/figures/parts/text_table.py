@@ -27,6 +27,13 @@ class TextRow:
     colour: str | None = None
 
 
+def decimals_of(values: Sequence[float | None]) -> int:
+    """Decimals of a column of numbers around 1: three, or up to five to tell them apart."""
+    numbers = [value for value in values if value is not None]
+    spread = max(numbers, default=0.0) - min(numbers, default=0.0)
+    return 3 if spread >= 0.01 or not spread else 4 if spread >= 0.001 else 5
+
+
 def text_table(sheet: Sheet, columns: Sequence[tuple[str, ...]], rows: Sequence[TextRow]) -> None:
     """The rows under the titles of their columns, as wide as the sheet, on as many pages as needed.
 
@@ -52,7 +59,9 @@ def text_table(sheet: Sheet, columns: Sequence[tuple[str, ...]], rows: Sequence[
             page.y += 0.02
         if row.colour:
             middle = page.y + 0.1 - 0.036
-            page.stroke([[MARGIN + 0.015, middle], [MARGIN + _SWATCH - 0.045, middle]], row.colour, 1.6)
+            page.stroke(
+                [[MARGIN + 0.015, middle], [MARGIN + _SWATCH - 0.045, middle]], row.colour, 1.6
+            )
         _line(page, row.name, row.cells, name, slot)
 
 
