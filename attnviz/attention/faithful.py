@@ -51,7 +51,7 @@ def faithful_maps(
         AttentionError: The captured attention, a gradient or an output is not as it must be.
     """
     check_faithful(model.info, request)
-    maps = measured_maps(model, batch, request)
+    maps = measured_maps(model, batch, request, black)
     return [
         measure(HiddenCells(model, image, colour, score_of(model, request, image)), request, values)
         for image, values, colour in zip(batch, maps, black, strict=True)
@@ -82,33 +82,26 @@ def measure(
     """Measure the maps (gh, gw) of one image, by name."""
     values = np.stack(list(maps.values()))  # M, gh, gw
     cells = values[0].size
-    orders = np.stack([ranked(each) for each in values])  # M, n
+    orders = [ranked(each) for each in values]  # M of (n,)
     rng = np.random.default_rng(request.seed)
-    random = np.stack([rng.permutation(cells) for _ in range(RANDOM_ORDERS)])
+    random = [rng.permutation(cells) for _ in range(RANDOM_ORDERS)]
     counts = cell_counts(cells, chefer=request.chefer)
     deletes, inserts = request.baselines
 
-    def curves(*, insert: bool) -> Curves:
-        made = []
-        for part in (orders, orders[:, ::-1], random):
-            first = [[_cells(order[:count], values) for count in counts] for order in part]
-            made.append(
-                [
-                    hidden.values([(inserts, ~each) for each in some])
-                    if insert
-                    else hidden.values([(deletes, each) for each in some])
-                    for some in first
-                ]
-            )
-        highest, lowest, of_random = (np.array(each, np.float32) for each in made)
-        return Curves(highest, lowest, of_random)
+    def curve(part: Sequence[IntArray], *, insert: bool) -> FloatArray:
+        masks = (_cells(order[:count], values) for order in part for count in counts)
+        asked = [(inserts, ~mask) if insert else (deletes, mask) for mask in masks]
+        return np.array(hidden.values(asked), np.float32).reshape(len(part), len(counts))
 
-    (whole,) = hidden.values([(deletes, _cells(orders[0, :0], values))])
+    def curves(*, insert: bool) -> Curves:
+        parts = (orders, [order[::-1] for order in orders], random)
+        return Curves(*(curve(part, insert=insert) for part in parts))
+
     groups = [rank_groups(order) for order in orders]
-    without = [
-        hidden.values([(deletes, _cells(group, values)) for group in some]) for some in groups
-    ]
-    influence = whole - np.array(without)  # M, K, float64
+    (whole,) = hidden.values([(deletes, _cells(orders[0][:0], values))])
+    asked = [(deletes, _cells(group, values)) for some in groups for group in some]
+    without = np.array(hidden.values(asked)).reshape(len(groups), -1)  # M, K
+    influence = whole - without
     return FaithfulMaps(
         names=tuple(maps),
         maps=values,

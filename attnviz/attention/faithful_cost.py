@@ -32,14 +32,15 @@ def most_passes(request: FaithfulRequest) -> int:
     Images that two curves share, such as both ends, are computed once.
     """
     maps = len(request.show)
+    whole = 2 if request.class_index is None else 1  # once for the feature that f compares with
     if request.chefer:
-        return 1 + len(CHEFER_TENTHS) * (2 * maps + RANDOM_ORDERS) + GROUPS * maps
+        return whole + len(CHEFER_TENTHS) * (2 * maps + RANDOM_ORDERS) + GROUPS * maps
     between = STEPS - 1
     deletion, insertion = request.baselines
     if deletion is insertion:
         # Inserting the highest cells leaves what deleting the lowest ones does.
-        return 2 + maps * (2 * between + GROUPS) + RANDOM_ORDERS * 2 * between
-    return 3 + maps * (4 * between + GROUPS) + RANDOM_ORDERS * 2 * between
+        return whole + 1 + maps * (2 * between + GROUPS) + RANDOM_ORDERS * 2 * between
+    return whole + 2 + maps * (4 * between + GROUPS) + RANDOM_ORDERS * 2 * between
 
 
 def cost_text(info: ModelInfo, request: FaithfulRequest) -> str:  # noqa: ARG001 - as of every kind
