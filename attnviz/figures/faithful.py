@@ -180,7 +180,8 @@ def value_range(values: list[float]) -> tuple[float, float]:
     steps = ticks(low, high, 5)
     step = steps[1] - steps[0] if len(steps) > 1 else (high - low) or 1.0
     low, high = math.floor(low / step + 1e-6) * step, math.ceil(high / step - 1e-6) * step
-    return round(low, 9), round(high, 9)
+    # A tick at the upper end, k times the step, may be a rounding error above it.
+    return round(low, 9), round(high, 9) + 1e-9
 
 
 def _band(page: Page, frame: Frame, shares: FloatArray, random: FloatArray) -> None:

@@ -46,7 +46,7 @@ def draw_mean_scores(
         [
             *model_parts(model),
             f"{images:,} image{'s' * several}",
-            "mean ± standard error over images" if several else "",
+            *(["mean ± standard error over images"] if several else []),
             "line: random orders; SaCo: 1 faithful, 0 as random, -1 reversed",
         ],
         RANDOM if model.random_weights else "",
@@ -65,7 +65,7 @@ def draw_mean_scores(
 
     lines = []
     for row in (*maps, random):
-        name, colour = row["map"], colours.get(row["map"])
+        name, colour = row["map"], colours.get(row["map"], theme.QUIET)
         lines.append(TextRow(title_of(name), cells(row), colour))
         if several:
             lines.append(TextRow("± s.e.", cells(row, "_se")))

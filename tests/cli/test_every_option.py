@@ -44,6 +44,10 @@ OWN = {
     "outlier-threshold": ["--outlier-threshold", "0.1"],
     "norm": ["--norm", "linear"],
     "part": ["--part", "q"],
+    "show": ["--show", "rollout"],
+    "baseline": ["--baseline", "black"],
+    "chefer": ["--chefer"],
+    "seed": ["--seed", "7"],
 }
 """A value of every option that belongs to a kind of figure, other than its default."""
 

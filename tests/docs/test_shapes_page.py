@@ -13,7 +13,7 @@ from tests.helpers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
-    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
+    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸⁹]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
 )
 LETTERS = {
     "D": 384,
@@ -28,6 +28,8 @@ LETTERS = {
     "d": 128,
     "C": 8,
     "R": 9,
+    "M": 3,
+    "S": 21,
 }
 
 
@@ -39,7 +41,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸⁹]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":
@@ -68,4 +70,7 @@ def test_the_table_is_what_is_saved(command):
     expected.pop("meta")  # added when the file is written
     if command == "features":
         expected.pop("heads")  # tokens are of no head
-    assert {name: (array.shape, array.dtype.name) for name, array in saved.items()} == expected
+    if command == "faithful":
+        expected.pop("heads")
+    types = {name: "text" if a.dtype.kind == "U" else a.dtype.name for name, a in saved.items()}
+    assert {name: (array.shape, types[name]) for name, array in saved.items()} == expected

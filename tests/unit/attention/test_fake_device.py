@@ -40,6 +40,7 @@ from attnviz.domain import (
 )
 from attnviz.domain.kinds import (
     KINDS,
+    FaithfulRequest,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
@@ -85,6 +86,12 @@ REQUESTS = {
     "qkv": QkvRequest(heads=HEADS),
     "features": FeaturesRequest(),
     "features of a layer, foreground": FeaturesRequest(layer=1, foreground=True),
+    "faithful": FaithfulRequest(
+        show=("mean", "head:1", "rollout", "relevance", "score", "contribution", "random")
+    ),
+    "faithful to a class": FaithfulRequest(
+        show=("relevance", "contribution"), class_index=1, chefer=True
+    ),
     **{
         f"relevance to an image by {method}": RelevanceRequest(like=LIKE, method=method)
         for method in RelevanceMethod

@@ -42,6 +42,10 @@ def test_what_checks_and_estimates_takes_facts_and_the_request(kind):
     assert names_of(kind.check) == ["info", "request"]
     if kind.extra_bytes is not None:
         assert names_of(kind.extra_bytes) == ["info", "tokens", "request"]
+    if kind.cost is not None:
+        assert names_of(kind.cost) == ["info", "request"]
+    if kind.summarised is not None:
+        assert names_of(kind.summarised) == ["model"]
     for sidecar in kind.sidecars.values():
         assert len(names_of(sidecar.write)) == 5
 
