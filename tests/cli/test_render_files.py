@@ -32,13 +32,15 @@ WRITTEN = {
     "layers-shown": "[2, -1]", "at": "[[3, 7], [0, 0]]", "xy": '["9,8.5"]', "keep-ratio": "0.7",
     "csv": "true", "norm": '"linear"', "part": '["q", "v"]', "foreground": "true",
     "flip-foreground": "true", "outlier-threshold": "9.5",
+    "show": '["mean", "head:1"]', "class": "3", "baseline": '"black"', "chefer": "true",
+    "seed": "5",
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
 
 
 def options_of(command: str) -> dict[str, typer.models.ParameterInfo]:
     return {
-        parameter.name.replace("_", "-"): parameter
+        parameter.name.rstrip("_").replace("_", "-"): parameter
         for parameter in command_with_options(command).params
         if parameter.param_type_name == "option"
     }
