@@ -12,6 +12,7 @@ from attnviz.errors import UsageError, no_gradients_in_float16
 from attnviz.images.find import find_images
 from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
+from attnviz.models.weights.header import check_checkpoint
 from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
 
@@ -36,17 +37,30 @@ def check_before_loading(
         UsageError: The second image is not a file; gradients in float16, whose range they leave; a
             layer, head or size that the named model does not have.
         UnsupportedModelError: It has no CLS token, and the command needs one.
+        CheckpointError: The header of the weights shows that they cannot be loaded.
     """
     second = command.second_image
     if second is not None and not second.is_file():
         raise UsageError(f"--like: {second} is not a file", "give a second image")
     if command.needs_gradients and model.precision is Precision.FLOAT16:
         raise no_gradients_in_float16()
+    check_weights(model)
     info = known_info(model)
     if info is not None:
         check_request(info, command)
         if inputs is not None:
             check_size(info.patch, inputs.size, inputs.fit)
+
+
+def check_weights(model: ModelRequest) -> None:
+    """Raise for a checkpoint whose header shows that it cannot be loaded.
+
+    Raises:
+        UsageError: No such path, or a folder without config.json or weights.
+        CheckpointError: Not a checkpoint, cut off, or in no known layout.
+    """
+    if model.checkpoint is not None:
+        check_checkpoint(model.checkpoint, model.checkpoint_key)
 
 
 def plan_request(
