@@ -45,7 +45,7 @@ from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
 from attnviz.runs.compare_rows import Result, notes_of, rows_of, table_of
 from attnviz.stages.draw import about
-from attnviz.stages.plan import check_before_loading, check_weights, second_digest
+from attnviz.stages.plan import check_before_loading, second_digest
 from attnviz.stages.reference import read_second
 from attnviz.stages.single import SingleImage
 
@@ -63,9 +63,8 @@ def compare(request: CompareRequest) -> Iterator[Event]:
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
     """
-    for model in request.models:
-        check_weights(model)
-        if request.relevance is not None:
+    if request.relevance is not None:
+        for model in request.models:
             check_before_loading(request.relevance, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
     images, failed = _read(request, found)

@@ -19,6 +19,7 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
+from attnviz.cli.run import check_weights
 from attnviz.domain import DEFAULT_MODEL, RelevanceMethod
 from attnviz.domain.comparison import CompareRequest, MapSpec
 from attnviz.domain.drawing import SharedScaleStyle
@@ -145,6 +146,8 @@ def compare(given: Given, inputs: INPUTS) -> int:
         layers=columns.layers,
         relevance=columns.relevance,
     )
+    for model in request.models:
+        check_weights(model)
     from attnviz.runs.collect import collect_outputs
     from attnviz.runs.compare import compare as events
 

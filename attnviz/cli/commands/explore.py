@@ -8,7 +8,7 @@ import typer
 
 from attnviz.cli.panels import IMAGES, MODEL, QUIET, Given, Panel, PrintRequest
 from attnviz.cli.report import Report
-from attnviz.cli.run import model_request
+from attnviz.cli.run import check_weights, model_request
 from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.requests import InputRequest
 
@@ -28,6 +28,7 @@ def explore(given: Given, image: IMAGE) -> int:
         model=model_request(given),
         inputs=given.make(InputRequest, inputs=(image,)),
     )
+    check_weights(request.model)
     # torch comes with it.
     from attnviz.runs.explore import explore as events
 
