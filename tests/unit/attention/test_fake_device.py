@@ -23,10 +23,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attnviz.attention import rollout
 from attnviz.attention.capture import capture
 from attnviz.attention.compute import compute
+from attnviz.attention.perturb import painted
 from attnviz.attention.query_keys import query_keys
 from attnviz.attention.stats import distance_table
 from attnviz.attention.verify import verify
 from attnviz.domain import (
+    Baseline,
     Box,
     DiscardOrder,
     DiscoverMethod,
@@ -94,7 +96,8 @@ REQUESTS = {
     "match": MatchRequest(LIKE),
     "match of tokens": MatchRequest(LIKE, part="tokens", cells=((0, 1),)),
     "faithful": FaithfulRequest(
-        show=("mean", "head:1", "rollout", "relevance", "score", "contribution", "random")
+        show=("mean", "head:1", "rollout", "relevance", "score", "contribution", "random"),
+        chefer=True,
     ),
     "faithful to a class": FaithfulRequest(
         show=("relevance", "contribution"), class_index=1, chefer=True
@@ -228,6 +231,13 @@ def test_every_kind_stays_on_the_device_in_bfloat16_and_under_a_mask(name):
 def test_rollout_makes_its_matrices_again_on_the_device(name, monkeypatch):
     monkeypatch.setattr(rollout, "KEEP_LIMIT_BYTES", 0)
     assert len(computed(on_cuda(), REQUESTS[name])) == IMAGES
+
+
+@pytest.mark.parametrize("baseline", Baseline)
+def test_what_hides_cells_is_made_on_the_device(baseline):
+    with MODE, _Values():
+        made = painted(batch_of_two()[0], baseline, (-1.0, -1.0, -1.0))
+    assert (made.shape, made.device.type) == ((3, 24, 40), "cuda")
 
 
 def test_the_check_of_all_blocks_stays_on_the_device():
