@@ -15,7 +15,7 @@ The command line does its work through the same functions.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from attnviz import figures
 from attnviz.attention.checks import check_request
@@ -309,7 +309,9 @@ def score(
     *,
     layer: int = -1,
     heads: Sequence[int] | None = None,
-    keep_ratio: float = DEFAULT_KEEP_RATIO,
+    keep_ratio: float | tuple[float, ...] = DEFAULT_KEEP_RATIO,
+    lfe: bool = False,
+    layers: Sequence[int] | Literal["all"] | None = None,
 ) -> ScoreMaps:
     """The token score of VTC-LFC (Wang et al. 2022, equation 8 as its code computes it).
 
@@ -318,17 +320,25 @@ def score(
         image: A prepared image.
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
-        keep_ratio: Share of the patches that are kept, highest first, in (0, 1].
+        keep_ratio: Share of the patches that are kept, highest first, in (0, 1]. With ``layers``
+            also several, for equal runs of these layers, none higher than the one before it.
+        lfe: Multiply the score by the low-frequency energy of the patches.
+        layers: Prune in these layers, or in ``"all"``, each on the patches that are left; None:
+            only score ``layer``.
 
     Returns:
-        score (gh, gw), the sum of cls_term and patch_term (gh, gw), and kept (gh, gw) bool.
+        score (gh, gw), the sum of cls_term and patch_term (gh, gw), and kept (gh, gw) bool; lfe
+        (gh, gw). With ``layers`` those of the last layer, and in ``steps`` those of each.
 
     Raises:
         UsageError: Layer, head or ratio out of range.
-        UnsupportedModelError: The model has no CLS token.
+        UnsupportedModelError: The model has no CLS token, or it does not allow ``lfe`` or
+            ``layers``.
         AttentionError: The captured attention breaks an invariant.
     """
-    return _one(model, image, ScoreRequest(layer, _indices(heads), keep_ratio), ScoreMaps)
+    chosen = layers if layers is None or layers == "all" else tuple(layers)
+    request = ScoreRequest(layer, _indices(heads), keep_ratio, lfe, chosen)
+    return _one(model, image, request, ScoreMaps)
 
 
 def relevance(

@@ -20,6 +20,7 @@ __all__ = [
     "FLAG",
     "INDEX",
     "INDICES",
+    "INDICES_OR_ALL",
     "LIMITS",
     "MODEL_ARGS",
     "OPTIONAL_COUNT",
@@ -29,6 +30,7 @@ __all__ = [
     "RANGE",
     "SHARD",
     "SHARE",
+    "SHARES",
     "SIZE",
     "TEXT",
     "WIDTH",
@@ -49,6 +51,13 @@ PATH = Form(read=lambda _option, text: path_of(text), write=str, metavar="PATH")
 
 INDEX = Form(read=parse.parse_index, metavar="N")
 INDICES = Form(read=parse.optional_indices, write=_joined, metavar="LIST")
+INDICES_OR_ALL = Form(
+    read=lambda option, text: parse.optional_indices(option, text) or "all",
+    write=lambda values: values if values == "all" else _joined(values),
+    metavar="LIST|all",
+)
+"""As ``INDICES``, where None is another choice than ``all``."""
+
 CELLS = Form(
     read=lambda _option, texts: parse.parse_cells(texts),
     write=lambda cells: [f"{row},{column}" for row, column in cells],
@@ -62,6 +71,13 @@ POINTS = Form(
     repeated=True,
 )
 SHARE = number("0..1", above=0, most=1)
+SHARES = Form(
+    read=parse.parse_shares,
+    write=lambda value: _joined(value) if isinstance(value, tuple) else value,
+    metavar="0..1[,...]",
+)
+"""A number for one share, a tuple for several."""
+
 SIZE = Form(read=lambda _option, text: parse.parse_size(text), write=str, metavar="S|HxW|original")
 WIDTH = Form(read=lambda _option, text: parse.parse_width(text), metavar="column|page|INCHES")
 LIMITS = Form(read=lambda _option, text: parse.parse_limits(text), write=_joined, metavar="MIN,MAX")

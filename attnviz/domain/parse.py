@@ -73,6 +73,19 @@ def optional_indices(option: str, text: str | None) -> tuple[int, ...] | None:
     return parse_indices(option, text)
 
 
+def parse_shares(option: str, text: str) -> float | tuple[float, ...]:
+    """One share above 0 and at most 1: ``0.5``; or several: ``0.9,0.7,0.5``.
+
+    Raises:
+        UsageError: Not numbers, or one out of range.
+    """
+    parts = text.split(",")
+    hint = "write one share, or several between commas, e.g. 0.9,0.7,0.5"
+    values = _numbers(option, text, len(parts), hint)
+    shares = tuple(in_range(option, value, above=0, most=1) for value in values)
+    return shares if len(shares) > 1 else shares[0]
+
+
 def parse_size(text: str | None) -> SizeRequest:
     """``480`` (shorter side), ``480x640`` (height x width), ``original``, or None."""
     if text is None:

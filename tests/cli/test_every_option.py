@@ -36,6 +36,7 @@ OWN = {
     "xy": ["--xy", "1,1"],
     "keep-ratio": ["--keep-ratio", "0.1"],
     "csv": ["--csv"],
+    "lfe": ["--lfe"],
     "method": ["--method", "contribution"],
     "class": ["--class", "0"],
     "like": ["--like", "a.png"],

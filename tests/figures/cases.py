@@ -83,6 +83,16 @@ def _score(image, style):
     return draw(maps, image, samples.model_info(), style)
 
 
+def _energy(image, style):
+    maps = samples.pruned_maps(image.geometry.grid, (0.4,)).steps[0]
+    return draw(replace(maps, present=None), image, samples.model_info(), style)
+
+
+def _pruning(image, style, ratios, **options):
+    maps = samples.pruned_maps(image.geometry.grid, ratios, **options)
+    return draw(maps, image, samples.model_info(), style)
+
+
 def _relevance(image, style, model=None, prefix=1, **target):
     maps = samples.relevance_maps(image.geometry.grid, prefix, **target)
     return draw(maps, image, model or samples.model_info(), style)
@@ -218,6 +228,11 @@ CASES = {
     "compare-own-scale": lambda: _images(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
+    "score-energy": lambda: _energy(_landscape(), _style()),
+    "score-pruning": lambda: _pruning(_landscape(), _style(), (0.9,) * 4 + (0.7,) * 4 + (0.5,) * 4),
+    "score-pruning-column": lambda: _pruning(
+        _portrait(), _style(width=COLUMN, scale=Scale.SHARED), (0.7, 0.4), lfe=False
+    ),
     "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),
     "relevance-like-column": lambda: _relevance(
         _portrait(), _style(width=COLUMN), like=_square(), method="gradient-rollout"

@@ -160,6 +160,25 @@ def score_maps(grid, ratio=0.5, seed=0, prefix=1) -> ScoreMaps:
     return ScoreMaps(score, first, second, kept.reshape(grid), ratio, 11, tuple(range(6)), rest)
 
 
+def pruned_maps(grid, ratios=(0.9, 0.7, 0.5), *, lfe=True) -> ScoreMaps:
+    """The steps of a pruning run of as many layers as there are ratios."""
+    present, steps = np.ones(grid, bool), []
+    for layer, ratio in enumerate(ratios):
+        plain = score_maps(grid, ratio, seed=layer)
+        energy = 1 + 0.4 * np.sin(np.arange(plain.score.size, dtype=np.float32) / 50).reshape(grid)
+        terms = [np.where(present, term, np.nan) for term in (plain.cls_term, plain.patch_term)]
+        energy = np.where(present, energy, np.nan) if lfe else None
+        score = sum(terms) * (energy if lfe else np.float32(1))
+        kept = np.zeros(score.size, bool)
+        kept[np.argsort(-score.ravel(), kind="stable")[: round(ratio * score.size)]] = True
+        steps.append(
+            replace(plain, score=score, cls_term=terms[0], patch_term=terms[1],
+                    kept=kept.reshape(grid), layer=layer, lfe=energy, present=present)
+        )  # fmt: skip
+        present = kept.reshape(grid)
+    return replace(steps[-1], steps=tuple(steps))
+
+
 def relevance_maps(grid, prefix=1, seed=0, **target) -> RelevanceMaps:
     maps, rest, _ = rows(1, grid, prefix, seed, sharp=2.0)
     return RelevanceMaps(

@@ -69,6 +69,25 @@ def layer_text(layer: int, model: ModelInfo) -> str:
     return f"layer {layer} of {theme.range_text(0, model.depth - 1)}"
 
 
+def layers_text(layers: tuple[int, ...], model: ModelInfo) -> str:
+    """The layers, and the range that they are chosen from."""
+    if layers == tuple(range(model.depth)):
+        return f"all layers, {theme.range_text(0, model.depth - 1)}"
+    return f"layers {_ranges(layers)} of {theme.range_text(0, model.depth - 1)}"
+
+
+def _ranges(layers: tuple[int, ...]) -> str:
+    """Layers as ranges: ``0-3, 7, 9-11``."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    ranges = (theme.range_text(run[0], run[-1]) if len(run) > 1 else str(run[0]) for run in runs)
+    return ", ".join(ranges)
+
+
 def query_text(query: Query) -> str:
     """Whose attention is shown."""
     return "attention of the CLS token" if query is Query.CLS else "mean attention of all patches"
