@@ -181,14 +181,16 @@ def heads(
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
         distance: Also what takes the whole matrix: attention distance, attention to CLS, entropies.
-        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+        query: Whose rows: ``"cls"``, ``"mean"`` over all patches, ``"pool"`` (the latent query of
+            attention pooling), or a register: ``"r1"``, ``"r2"``, ... .
 
     Returns:
         attention (H, gh, gw), prefix (H, P), entropy (H,) in nats, distance (H,) in input pixels.
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, or no attention pooling, that the query
+            stands for.
         AttentionError: The captured attention breaks an invariant.
     """
     request = HeadsRequest(layer, _indices(heads), distance=distance, query=Query(query))
@@ -212,7 +214,8 @@ def layers(
         layers: Indices of layers, from 0; None means all.
         heads: Indices of heads, from 0; None means all.
         distance: Also the attention distance, which takes the whole matrices.
-        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+        query: Whose rows: ``"cls"``, ``"mean"`` over all patches, ``"pool"`` (the latent query of
+            attention pooling), or a register: ``"r1"``, ``"r2"``, ... .
 
     Returns:
         attention (L, H, gh, gw), prefix (L, H, P), entropy (L, H) in nats, distance (L, H) in
@@ -220,7 +223,8 @@ def layers(
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, or no attention pooling, that the query
+            stands for.
         AttentionError: The captured attention breaks an invariant.
     """
     request = LayersRequest(
@@ -255,14 +259,16 @@ def rollout(  # noqa: PLR0913 - the options of a rollout
         start_layer: First layer of the product, from 0.
         heads: Indices of heads, from 0; None means all.
         depths: Also the rollout after these layers.
-        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+        query: Whose rows: ``"cls"``, ``"mean"`` over all patches, ``"pool"`` (the latent query of
+            attention pooling), or a register: ``"r1"``, ``"r2"``, ... .
 
     Returns:
         rollout (gh, gw) and prefix (P,), which together sum to 1; at_depth (K, gh, gw).
 
     Raises:
         UsageError: A ratio, layer or head out of range.
-        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, or no attention pooling, that the query
+            stands for.
         AttentionError: The captured attention breaks an invariant.
     """
     options = RolloutOptions(

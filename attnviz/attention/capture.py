@@ -51,8 +51,15 @@ class AttentionModel(Protocol):
     def head(self) -> Classifier | None:
         """The classifier that came with the weights, if any."""
 
+    @property
+    def attention_pool(self) -> nn.Module | None:
+        """The pooling of the tokens by latent queries, if the weights have one."""
+
     def run(self, batch: Tensor) -> Tensor:
         """The plain forward pass of a (B, 3, h, w) batch to its (B, N, width) tokens."""
+
+    def pool(self, tokens: Tensor) -> Tensor:
+        """The model's own pooling of the tokens that ``run`` returns: (B, width)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +275,29 @@ def capture(
     raise UnsupportedModelError(
         f"{model.info.name}: layer {last} was never reached", "this model is not a plain ViT"
     )
+
+
+def module_attention(
+    module: nn.Module | None, run: Callable[[], object], layer: int, name: str
+) -> AttentionCall:
+    """The one attention call of a module outside the blocks, while ``run`` runs.
+
+    layer: by which errors name it.
+
+    Raises:
+        UnsupportedModelError: There is no module, or it does not attend exactly once.
+    """
+    calls: list[AttentionCall] = []
+    interception = _Interception(calls.append, last=-1)
+    interception.layer = layer
+    modules = () if module is None else (module,)
+    with torch.inference_mode(), _fused(modules), interception:
+        run()
+    if module is None or len(calls) != 1:
+        raise UnsupportedModelError(
+            f"{name}: its pooling calls scaled dot product attention {len(calls)} times, not once"
+        )
+    return calls[0]
 
 
 @contextmanager

@@ -5,7 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.choose import (
+    choose_heads,
+    choose_layer,
+    choose_layers,
+    choose_pool_heads,
+    need_cls,
+    need_query,
+)
 from attnviz.domain import Query, RelevanceMethod
 from attnviz.domain.kinds import kind_of
 from attnviz.domain.options import resolve
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
     from attnviz.domain.kinds import (
         CommandRequest,
         FeaturesRequest,
+        HeadsRequest,
         LayersRequest,
         RelevanceRequest,
         RolloutRequest,
@@ -42,9 +50,30 @@ def check_layer_and_heads(info: ModelInfo, request: Any) -> None:
     """
     choose_heads(info, request.heads)
     if request.needs_cls:
-        need_cls(info, Query.CLS)
+        need_cls(info)
+    if hasattr(request, "query"):
+        need_query(info, request.query)
     if hasattr(request, "layer"):
         choose_layer(info, request.layer)
+
+
+def check_heads(info: ModelInfo, request: HeadsRequest) -> None:
+    """As ``check_layer_and_heads``; of attention pooling, its own heads, and no layer.
+
+    Raises:
+        UsageError: A layer where the attention is that of the pooling, after all layers.
+    """
+    if request.query is not Query.POOL:
+        check_layer_and_heads(info, request)
+        return
+    need_query(info, request.query)
+    choose_pool_heads(info, request.heads)
+    if request.layer != type(request).layer:
+        raise UsageError(
+            f"--layer {request.layer} with --query pool: the pooling reads the tokens after the "
+            "last layer",
+            "leave out --layer, or use `attnviz layers --query pool`",
+        )
 
 
 def check_layers(info: ModelInfo, request: LayersRequest) -> None:

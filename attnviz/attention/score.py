@@ -23,7 +23,7 @@ from attnviz.attention.checks import check_keep_ratio, choose_pruning
 from attnviz.attention.choose import choose_heads, need_cls
 from attnviz.attention.low_frequency import low_frequency_energy
 from attnviz.attention.pruning import LayerTokens, pass_with_selection
-from attnviz.domain import Query, ScoreMaps
+from attnviz.domain import ScoreMaps
 from attnviz.domain.kinds import ScoreRequest
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def score_maps(model: AttentionModel, batch: Tensor, request: ScoreRequest) -> l
         UnsupportedModelError: The model has no CLS token; or it does not add its attention to the
             tokens (with ``lfe``), or has positions that cannot be removed (with ``layers``).
     """
-    need_cls(model.info, Query.CLS)
+    need_cls(model.info)
     ratios = choose_pruning(model.info, request)
     prunes = request.layers is not None
     heads = choose_heads(model.info, request.heads)

@@ -36,7 +36,6 @@ from attnviz.domain.choices import (
     Percentile,
     Positions,
     Precision,
-    Query,
     RelevanceMethod,
     Scale,
     take_choices,
@@ -83,6 +82,7 @@ from attnviz.domain.kinds import (
 from attnviz.domain.model import (
     ModelInfo,
 )
+from attnviz.domain.query import Query
 from attnviz.domain.shard import Shard
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain.choices import (
     DEFAULT_MASS,
-    Query,
     take_choices,
 )
 from attnviz.domain.forms import (
@@ -16,6 +15,7 @@ from attnviz.domain.forms import (
 from attnviz.domain.kinds import HeadsRequest, RolloutRequest
 from attnviz.domain.kinds.common import LAYER, QUERY
 from attnviz.domain.options import option
+from attnviz.domain.query import Query
 
 if TYPE_CHECKING:
     from attnviz.domain.requests import InputRequest, ModelRequest

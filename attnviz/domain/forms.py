@@ -27,6 +27,7 @@ __all__ = [
     "PATH",
     "POINTS",
     "POSITIVE_CHANNELS",
+    "QUERY",
     "RANGE",
     "SHARD",
     "SHARE",
@@ -93,6 +94,7 @@ POSITIVE_CHANNELS = Form(
     write=_joined,
     metavar="R,G,B",
 )
+QUERY = Form(read=parse.parse_query, write=str, metavar="cls|mean|pool|r1..rR")
 DEVICE = Form(read=lambda _option, text: parse.parse_device(text), metavar="auto|cpu|cuda[:N]|mps")
 MODEL_ARGS = Form(
     read=lambda _option, texts: parse.parse_model_args(texts),

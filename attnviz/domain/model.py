@@ -18,6 +18,8 @@ class ModelInfo:
     known size a model is that only the shapes of its weights chose ("ViT-B/16"); empty where
     something names the model. ``statistics_assumed``: nothing says which ``mean`` and ``std`` the
     model was trained with. ``arithmetic``: what a pass computes in.
+    ``pool_heads``: heads of its attention pooling, in which latent queries read the output tokens;
+    0 without one.
     """
 
     name: str
@@ -41,6 +43,7 @@ class ModelInfo:
     shape: str = ""
     statistics_assumed: bool = False
     arithmetic: str = ""
+    pool_heads: int = 0
 
     @property
     def prefix_names(self) -> tuple[str, ...]:

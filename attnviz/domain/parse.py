@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain.choices import COLUMN_INCHES, NARROWEST_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
+from attnviz.domain.query import Query
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
 from attnviz.storage import is_address, path_of
@@ -71,6 +72,21 @@ def optional_indices(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None or text.strip().lower() == "all":
         return None
     return parse_indices(option, text)
+
+
+def parse_query(option: str, text: str) -> Query:
+    """``cls``, ``mean``, ``pool``, or a register such as ``r1``.
+
+    Raises:
+        UsageError: Anything else.
+    """
+    try:
+        return Query(text.strip().lower())
+    except ValueError:
+        raise UsageError(
+            f"{option}: {text!r} is not a query",
+            "write cls, mean, pool, or a register by its number from 1, e.g. r1",
+        ) from None
 
 
 def parse_shares(option: str, text: str) -> float | tuple[float, ...]:

@@ -29,8 +29,8 @@ def write_overlays(
     """The image with each head's map over it, at its own size: ``STEM.heads.head3.png``."""
     pixels = overlay_images(maps, image, style)
     return [
-        (write_array_png(overlay, plan.path("png", f"head{head}"), provenance, "overlay"), None)
-        for head, overlay in zip(maps.heads, pixels, strict=True)
+        (write_array_png(overlay, plan.path("png", name), provenance, "overlay"), None)
+        for name, overlay in zip(maps.names, pixels, strict=True)
     ]
 
 

@@ -181,6 +181,10 @@ def _summary(layers, heads, width=7.0):
 
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
 
+_POOLED = samples.model_info(
+    name="vit_base_patch16_siglip_224", prefix=0, has_cls=False, patch=16, pool_heads=4
+)
+
 CASES = {
     "heads": lambda: _heads(_landscape(), _style()),
     "heads-column": lambda: _heads(_portrait(), _style(width=COLUMN)),
@@ -193,6 +197,9 @@ CASES = {
     "heads-night": lambda: _heads(_night(), _style(), 8),
     "heads-names": lambda: _heads(
         _landscape("50%_$x_$y^{2}_\u0378.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
+    ),
+    "heads-pool": lambda: draw(
+        samples.pooled_maps((14, 21)), _landscape(), _POOLED, _style(), threshold=0.5
     ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),

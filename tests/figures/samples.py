@@ -25,6 +25,7 @@ from attnviz.domain import (
     PatchMaps,
     Positions,
     QkvMaps,
+    Query,
     RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
@@ -102,6 +103,17 @@ def heads_maps(grid, heads=6, prefix=1, seed=0, chosen=None) -> HeadsMaps:
     attention, rest, entropy = rows(heads, grid, prefix, seed)
     chosen = tuple(range(heads)) if chosen is None else chosen
     return HeadsMaps(attention, rest, entropy, None, 11, chosen)
+
+
+def pooled_maps(grid, heads=4, latents=2, prefix=0) -> HeadsMaps:
+    """Maps of a pooling head with several latent queries."""
+    attention, rest, entropy = rows(heads * latents, grid, prefix)
+    of = tuple(latent for latent in range(latents) for _ in range(heads))
+    chosen = tuple(range(heads)) * latents
+    return HeadsMaps(
+        attention, rest, entropy, None, 12, chosen, query=Query.POOL,
+        latents=of if latents > 1 else None,
+    )  # fmt: skip
 
 
 def layers_maps(grid, layers=12, heads=6, prefix=1, seed=0, *, distance=True) -> LayersMaps:

@@ -79,7 +79,7 @@ def evaluate(given: Given, images: IMAGES_ARGUMENT, masks: MASKS) -> int:
     report = _EvalReport(quiet=printing.quiet)
     code = report.consume(events(request))
     if report.scores:
-        facts = {"model": report.model, "layer": request.layer, "query": request.query.value}
+        facts = {"model": report.model, "layer": request.layer, "query": str(request.query)}
         options: ScoreOptions = given.make(ScoreOptions)
         _print(summarise(report.scores), facts | {"threshold": request.threshold}, options.format)
     return code

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_shape
-from attnviz.domain.choices import Query
 from attnviz.domain.forms import SHARE
 from attnviz.domain.kinds.common import DISTANCE, HEADS_OPTION, LAYER, QUERY
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps, Sidecar
 from attnviz.domain.options import option, switch
+from attnviz.domain.query import Query
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import FloatArray
@@ -49,6 +49,9 @@ class HeadsMaps(Maps):
     was not asked for: distance (H,), the mean attention distance over all patch queries in input
     pixels; to_cls (H, gh, gw), the attention of every patch to CLS; token_entropy (H, N), the
     entropy of every token's row. query: whose rows these are.
+
+    With the query ``pool`` the heads are those of the attention pooling, which comes after all
+    layers: layer is L. latents (H,): the latent query of each entry, None where there is only one.
     """
 
     attention: FloatArray
@@ -60,6 +63,7 @@ class HeadsMaps(Maps):
     to_cls: FloatArray | None = None
     token_entropy: FloatArray | None = None
     query: Query = Query.CLS
+    latents: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.heads)
@@ -78,7 +82,8 @@ class HeadsMaps(Maps):
     def arrays(self) -> Arrays:
         """Arrays attention (H, gh, gw), prefix (H, P), entropy (H,), layer (), heads (H,).
 
-        With the whole matrix also distance (H,), to_cls (H, gh, gw), token_entropy (H, N).
+        With several latent queries also latents (H,). With the whole matrix also distance (H,),
+        to_cls (H, gh, gw), token_entropy (H, N).
         """
         from attnviz.domain.kinds.common import given_arrays
 
@@ -91,6 +96,17 @@ class HeadsMaps(Maps):
             to_cls=self.to_cls,
             token_entropy=self.token_entropy,
             heads=self.heads,
+            latents=self.latents,
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name of each entry: ``head3``, with several latent queries ``latent1.head3``."""
+        if self.latents is None:
+            return tuple(f"head{head}" for head in self.heads)
+        return tuple(
+            f"latent{latent}.head{head}"
+            for latent, head in zip(self.latents, self.heads, strict=True)
         )
 
     def rows(self) -> tuple[Row, ...]:
@@ -98,9 +114,12 @@ class HeadsMaps(Maps):
         from attnviz.domain.row_statistics import map_rows
 
         numbers = map_rows(self.attention, self.prefix, self.entropy, self.distance)
+        latents: list[dict[str, int]] = [{} for _ in self.heads]
+        if self.latents is not None:
+            latents = [{"latent": latent} for latent in self.latents]
         return tuple(
-            {"layer": self.layer, "head": head, **row}
-            for head, row in zip(self.heads, numbers, strict=True)
+            {"layer": self.layer, **latent, "head": head, **row}
+            for latent, head, row in zip(latents, self.heads, numbers, strict=True)
         )
 
 
@@ -117,6 +136,7 @@ HEADS = Kind(
     maps=HeadsMaps,
     compute="attnviz.attention.maps:heads_maps",
     draw="attnviz.figures.heads:draw_heads",
+    check="attnviz.attention.checks:check_heads",
     drawn_with=("threshold",),
     sidecars={"overlay": Sidecar("head0.png", "attnviz.stages.sidecars:write_overlays")},
     summarised=True,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_shape
-from attnviz.domain.choices import Query
 from attnviz.domain.forms import INDICES
 from attnviz.domain.kinds.common import DISTANCE, HEADS_OPTION, QUERY
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import option, switch
+from attnviz.domain.query import Query
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import FloatArray

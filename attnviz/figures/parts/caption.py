@@ -65,7 +65,9 @@ def sheet_of(style: DrawStyle, parts: Sequence[str], warning: str = "") -> Sheet
 
 
 def layer_text(layer: int, model: ModelInfo) -> str:
-    """The layer and the range that it is one of: ``layer 11 of 0-11``."""
+    """The layer and the range that it is one of: ``layer 11 of 0-11``; pooling follows them."""
+    if layer == model.depth:
+        return f"attention pooling after layers {theme.range_text(0, model.depth - 1)}"
     return f"layer {layer} of {theme.range_text(0, model.depth - 1)}"
 
 
@@ -90,7 +92,13 @@ def _ranges(layers: tuple[int, ...]) -> str:
 
 def query_text(query: Query) -> str:
     """Whose attention is shown."""
-    return "attention of the CLS token" if query is Query.CLS else "mean attention of all patches"
+    if query.register is not None:
+        return f"attention of register {query.register}"
+    return {
+        Query.CLS: "attention of the CLS token",
+        Query.MEAN: "mean attention of all patches",
+        Query.POOL: "attention of the tokens that the latent query reads, weighted as it does",
+    }[query]
 
 
 def prefix_text(prefix: FloatArray, model: ModelInfo) -> str:
