@@ -25,6 +25,7 @@ from attnviz.domain import (
     DEFAULT_KEEP_RATIO,
     DEFAULT_MAX_PIXELS,
     DEFAULT_RESIDUAL,
+    Direction,
     DiscardOrder,
     DrawStyle,
     FeaturesMaps,
@@ -205,6 +206,7 @@ def layers(
     heads: Sequence[int] | None = None,
     distance: bool = True,
     query: Query | str = Query.CLS,
+    sinks: bool = False,
 ) -> LayersMaps:
     """The CLS attention of every layer.
 
@@ -216,10 +218,11 @@ def layers(
         distance: Also the attention distance, which takes the whole matrices.
         query: Whose rows: ``"cls"``, ``"mean"`` over all patches, ``"pool"`` (the latent query of
             attention pooling), or a register: ``"r1"``, ``"r2"``, ... .
+        sinks: Also the attention that every token receives, and the norm of its value.
 
     Returns:
         attention (L, H, gh, gw), prefix (L, H, P), entropy (L, H) in nats, distance (L, H) in
-        input pixels.
+        input pixels. With ``sinks`` received and value_norms (L, H, N).
 
     Raises:
         UsageError: Layer or head out of range.
@@ -228,7 +231,7 @@ def layers(
         AttentionError: The captured attention breaks an invariant.
     """
     request = LayersRequest(
-        _indices(layers), _indices(heads), distance=distance, query=Query(query)
+        _indices(layers), _indices(heads), distance=distance, query=Query(query), sinks=sinks
     )
     return _one(model, image, request, LayersMaps)
 
@@ -286,6 +289,7 @@ def patch(
     heads: Sequence[int] | None = None,
     cells: Sequence[tuple[int, int]] = (),
     points: Sequence[tuple[float, float]] = (),
+    direction: Direction | str = Direction.FROM,
 ) -> PatchMaps:
     """The attention of chosen patches; without any, of the centre patch of each quadrant.
 
@@ -296,16 +300,20 @@ def patch(
         heads: Indices of heads, from 0; None means all.
         cells: Patches as (row, column) in the grid, from 0.
         points: Patches as (x, y) in pixels of the original image.
+        direction: ``"from"``: what the patches look at; ``"to"``: what looks at them.
 
     Returns:
-        attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H) in nats, cells (Q, 2).
+        attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H) in nats, cells (Q, 2). To the
+        patches: received (Q, H), the sum over all tokens, in place of entropy.
 
     Raises:
         UsageError: Layer or head out of range.
         ImageError: A cell or point lies outside the grid.
         AttentionError: The captured attention breaks an invariant.
     """
-    request = PatchRequest(layer, _indices(heads), tuple(cells), tuple(points))
+    request = PatchRequest(
+        layer, _indices(heads), tuple(cells), tuple(points), direction=Direction(direction)
+    )
     return _one(model, image, request, PatchMaps)
 
 

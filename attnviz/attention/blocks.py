@@ -213,6 +213,15 @@ def patch_mean_row(call: AttentionCall, prefix: int) -> Tensor:
     return total / (tokens - prefix)
 
 
+def columns(call: AttentionCall, index: Tensor) -> Tensor:
+    """Attention of all tokens to the tokens ``index`` (Q,), per head of one image: (H, Q, N)."""
+    _, heads, tokens, _ = call.query.shape
+    found = torch.empty(heads, len(index), tokens, device=call.query.device)
+    for block in row_blocks(call):
+        found[:, :, block.rows] = (block.weights[..., index] / block.totals).transpose(1, 2)
+    return found
+
+
 def weighted_row(call: AttentionCall, weights: Tensor) -> Tensor:
     """Sum of the rows of one image, each times its weight (N,): per head (H, N) float32."""
     _, heads, tokens, _ = call.query.shape

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from attnviz.attention.arrays import as_array, layout_of
+from attnviz.attention.blocks import columns
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.checks import check_heads
 from attnviz.attention.choose import (
@@ -28,7 +29,7 @@ from attnviz.attention.choose import (
 )
 from attnviz.attention.pooling import pooling_weights, read_weights
 from attnviz.attention.stats import MatrixStats, StatsOptions
-from attnviz.domain import HeadsMaps, LayersMaps, PatchMaps, Query
+from attnviz.domain import Direction, HeadsMaps, LayersMaps, PatchMaps, Query
 from attnviz.domain.kinds import HeadsRequest, LayersRequest, PatchRequest
 from attnviz.domain.row_statistics import entropy
 from attnviz.errors import UsageError
@@ -39,10 +40,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class _LayerResult:
-    """One layer's query rows (B, H, N), and the statistics of its matrices, one an image."""
+    """One layer's query rows (B, H, N), and the statistics of its matrices, one an image.
+
+    value_norms (B, H, N): the Euclidean norm of every token's value, where sinks are looked for.
+    """
 
     rows: FloatArray
     stats: tuple[MatrixStats, ...]
+    value_norms: FloatArray | None
 
 
 def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> list[HeadsMaps]:
@@ -62,7 +67,10 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
     chosen = list(heads)
     layout = layout_of(model, batch)
     options = StatsOptions(
-        mean=request.query is Query.MEAN, distance=request.distance, entropy=request.distance
+        mean=request.query is Query.MEAN,
+        distance=request.distance,
+        entropy=request.distance,
+        received=request.distance,
     )
     result = _query_rows(model, batch, (layer,), options, request.query)[layer]
     maps = []
@@ -77,6 +85,7 @@ def heads_maps(model: AttentionModel, batch: Tensor, request: HeadsRequest) -> l
                 distance=as_array(stats.distance)[chosen] if stats else None,
                 to_cls=as_array(stats.to_cls)[chosen] if stats and info.has_cls else None,
                 token_entropy=as_array(stats.entropy)[chosen] if stats else None,
+                received=as_array(stats.received)[chosen] if stats else None,
                 layer=layer,
                 heads=heads,
                 query=request.query,
@@ -100,7 +109,7 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
     chosen = list(heads)
     layout = layout_of(model, batch)
     mean = request.query in (Query.MEAN, Query.POOL)
-    options = StatsOptions(mean=mean, distance=request.distance)
+    options = StatsOptions(mean=mean, distance=request.distance, received=request.sinks)
     results = _query_rows(model, batch, layers, options, request.query)
     maps = []
     for image in range(batch.shape[0]):
@@ -110,12 +119,17 @@ def layers_maps(model: AttentionModel, batch: Tensor, request: LayersRequest) ->
             distance = np.stack(
                 [as_array(results[layer].stats[image].distance)[chosen] for layer in layers]
             )
+        received = norms = None
+        if request.sinks:
+            received, norms = _sinks([results[layer] for layer in layers], image, chosen)
         maps.append(
             LayersMaps(
                 attention=layout.to_grid(rows),
                 prefix=rows[..., : info.prefix],
                 entropy=entropy(rows),
                 distance=distance,
+                received=received,
+                value_norms=norms,
                 layers=layers,
                 heads=heads,
                 query=request.query,
@@ -130,7 +144,7 @@ def patch_maps(
     request: PatchRequest,
     cells: Sequence[Sequence[tuple[int, int]]],
 ) -> list[PatchMaps]:
-    """The attention of chosen patches; ``cells[i]`` are the (row, column) queries of image i.
+    """The attention of or to chosen patches; ``cells[i]`` are the (row, column) of image i.
 
     All images have the same number of queries.
 
@@ -149,13 +163,15 @@ def patch_maps(
             f"rows run from 0 to {grid.height - 1}, columns from 0 to {grid.width - 1}",
         )
     index = torch.from_numpy(info.prefix + queries[..., 0] * grid.width + queries[..., 1])
+    received = request.direction is Direction.TO
     captured: list[FloatArray] = []
 
     def handle(call: AttentionCall) -> None:
         if call.layer != layer:
             return
         for image in range(batch.shape[0]):
-            rows = call.of_image(image).rows(index[image].to(batch.device))[0]  # H, Q, N
+            one, tokens = call.of_image(image), index[image].to(batch.device)
+            rows = columns(one, tokens) if received else one.rows(tokens)[0]  # H, Q, N
             captured.append(as_array(rows.transpose(0, 1))[:, list(heads)])  # Q, H, N
 
     capture(model, batch, layer, handle)
@@ -163,7 +179,8 @@ def patch_maps(
         PatchMaps(
             attention=layout.to_grid(rows),
             prefix=rows[..., : info.prefix],
-            entropy=entropy(rows),
+            entropy=None if received else entropy(rows),
+            received=rows.sum(axis=-1, dtype=np.float64).astype(np.float32) if received else None,
             cells=queries[image],
             layer=layer,
             heads=heads,
@@ -226,12 +243,13 @@ def _query_rows(
             rows = None if index is None else call.unchecked_rows(index)[:, :, 0]
             if rows is None:
                 rows = torch.stack([one.mean_row for one in stats])  # B, H, N
-            results[call.layer] = _LayerResult(as_array(rows), stats)
+            norms = _value_norms(call) if options.received else None
+            results[call.layer] = _LayerResult(as_array(rows), stats, norms)
             return output
         assert index is not None
         output = None if call.layer == last else call.fused()
         rows = call.rows(index, output)[:, :, 0]
-        results[call.layer] = _LayerResult(as_array(rows), ())
+        results[call.layer] = _LayerResult(as_array(rows), (), None)
         return output
 
     capture(model, batch, last, handle)
@@ -255,3 +273,17 @@ def _statistics(
         one.read(call.of_image(image), None if output is None else output[image])
         stats.append(one)
     return tuple(stats)
+
+
+def _value_norms(call: AttentionCall) -> FloatArray:
+    """The Euclidean norm of every token's value: (B, H, N)."""
+    return as_array(torch.linalg.vector_norm(call.value.float(), dim=-1))
+
+
+def _sinks(
+    results: Sequence[_LayerResult], image: int, heads: list[int]
+) -> tuple[FloatArray, FloatArray]:
+    """The attention received, and the norms of the values, of one image: (L, H, N) each."""
+    received = [as_array(one.stats[image].received)[heads] for one in results]
+    norms = [one.value_norms[image, heads] for one in results if one.value_norms is not None]
+    return np.stack(received), np.stack(norms)

@@ -19,15 +19,17 @@ class StatsOptions:
     """Which statistics to compute; each is another pass over N x N values.
 
     ``mean``: the mean row of the patch queries, or a weighted one of all. ``distance``: the mean
-    attention distance. ``entropy``: of every row.
+    attention distance. ``entropy``: of every row. ``received``: the attention that each token
+    receives, its column's sum.
     """
 
     mean: bool = False
     distance: bool = False
     entropy: bool = False
+    received: bool = False
 
     def __bool__(self) -> bool:
-        return self.mean or self.distance or self.entropy
+        return self.mean or self.distance or self.entropy or self.received
 
 
 class MatrixStats:
@@ -50,6 +52,7 @@ class MatrixStats:
         self._weights = weights
         self.to_first = torch.zeros(shape, device=device)
         self._sum = torch.zeros(shape, device=device) if options.mean else None
+        self._received = torch.zeros(shape, device=device) if options.received else None
         self._entropy = torch.zeros(shape, device=device) if options.entropy else None
         self._distance = DistanceSums(layout, heads, device) if options.distance else None
 
@@ -76,10 +79,23 @@ class MatrixStats:
         if self._sum is not None:
             skip = prefix_rows(rows, self._layout.prefix) if self._weights is None else 0
             self._sum += row_sum(block, skip, self._weights)
+        if self._received is not None:
+            self._received += row_sum(block)
         if self._entropy is not None and block.logits is not None:
             # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is needed.
             mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
             self._entropy[:, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
+
+    @property
+    def received(self) -> Tensor:
+        """Attention that every token receives from all tokens: (H, N) float32, sum N.
+
+        Raises:
+            ValueError: The options exclude it.
+        """
+        if self._received is None:
+            raise ValueError("the statistics were made without the attention received")
+        return self._received
 
     @property
     def entropy(self) -> Tensor:

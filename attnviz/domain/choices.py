@@ -90,6 +90,13 @@ class DiscardOrder(StrEnum):
     AFTER = "after"
 
 
+class Direction(StrEnum):
+    """Which attention of a patch: what it looks at (its row), or what looks at it (its column)."""
+
+    FROM = "from"
+    TO = "to"
+
+
 class RelevanceMethod(StrEnum):
     """How the relevance of a target is carried through the layers; see docs/definitions.md."""
 

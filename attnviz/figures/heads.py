@@ -16,6 +16,7 @@ from attnviz.figures.parts.caption import (
     prefix_text,
     query_text,
     sheet_with_caption,
+    sinks_text,
 )
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.masks import mask_outline
@@ -68,6 +69,7 @@ def draw_heads(
         scale_text(style),
         entropy_text(maps.tokens),
         prefix_text(maps.prefix, model),
+        "" if maps.received is None else sinks_text(maps.received, image, model),
         masks_text,
     ]
     sheet = sheet_with_caption(model, image, style, parts)

@@ -25,6 +25,7 @@ from attnviz.figures.parts.panels import (
 )
 from attnviz.figures.parts.plots import curve_lines, head_legend
 from attnviz.figures.parts.scale import common_limits, scale_text
+from attnviz.figures.parts.sinks import SINKS_TEXT, draw_sinks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,6 +57,7 @@ def draw_layers(
         own if each_head and not shared else scale_text(style),
         entropy_text(maps.tokens, len(maps.heads)),
         prefix_text(maps.prefix, model),
+        "" if maps.received is None else SINKS_TEXT,
     ]
     sheet = sheet_with_caption(model, image, style, parts)
     _overview(sheet, maps, image)
@@ -78,6 +80,8 @@ def draw_layers(
         shared_bar(sheet, shared, "Attention")
     elif each_head:
         own_scales_bar(sheet)
+    if maps.received is not None:
+        draw_sinks(sheet, maps, image, model)
     return sheet.figures()
 
 

@@ -30,8 +30,9 @@ WRITTEN = {
     "query": '"mean"', "layers": '"0-2"', "each-head": "true", "fusion": '"max"',
     "residual": "0.3", "discard-ratio": "0", "discard": '"before"', "start-layer": "1",
     "layers-shown": "[2, -1]", "at": "[[3, 7], [0, 0]]", "xy": '["9,8.5"]', "keep-ratio": "0.7",
-    "csv": "true", "lfe": "true", "norm": '"linear"', "part": '["q", "v"]', "foreground": "true",
-    "flip-foreground": "true", "outlier-threshold": "9.5",
+    "csv": "true", "direction": '"to"', "lfe": "true", "sinks": "true",
+    "norm": '"linear"', "part": '["q", "v"]', "foreground": "true", "flip-foreground": "true",
+    "outlier-threshold": "9.5",
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
 

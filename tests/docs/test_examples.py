@@ -198,4 +198,5 @@ def test_the_readme_shows_the_gallery_and_the_commands_that_made_it():
                     [f"--{name}"] if one is True else [f"--{name}", str(one).removeprefix("../")]
                 )
         assert sorted(words) in [sorted(call) for call in written], words
-        assert f"](docs/figures/{Path(image).stem}.{figure['command']}.png)" in TEXTS["README.md"]
+        stem = figure.get("name", Path(image).stem)
+        assert f"](docs/figures/{stem}.{figure['command']}.png)" in TEXTS["README.md"]

@@ -13,7 +13,7 @@ from tests.helpers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
-    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸⁹]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
+    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸⁹⁰]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
 )
 LETTERS = {
     "D": 384,
@@ -39,7 +39,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸⁹]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸⁹⁰]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":
@@ -62,6 +62,7 @@ def test_the_table_is_what_is_saved(command):
         "relevance": {"like": pixels[:, ::-1].copy()},
         "matrix": {"whole": True},
         "score": {"lfe": True},
+        "layers": {"sinks": True},
         "features": {"layer": 1, "foreground": True},
     }
     saved = getattr(attnviz, command)(model, image, **more.get(command, {})).arrays()

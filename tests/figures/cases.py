@@ -68,6 +68,23 @@ def _layers(image, style, layers=12, heads=6, model=None, **options):
     return draw(maps, image, model or samples.model_info(), style, **options)
 
 
+def _sinks(image, style, layers, heads, model=None):
+    maps = samples.with_sinks(
+        samples.layers_maps(image.geometry.grid, layers, heads, distance=False)
+    )
+    return draw(maps, image, model or samples.model_info(), style)
+
+
+def _received(image, style, **made):
+    """A matrix with what the tokens receive, as the command makes it."""
+    maps = samples.matrix_maps(image.geometry.grid, **made)
+    received = 0.4 + np.random.default_rng(0).random((len(maps.heads), maps.tokens))
+    received[:, maps.tokens // 2] = 20
+    return draw(
+        replace(maps, received=received.astype(np.float32)), image, samples.model_info(), style
+    )
+
+
 def _rollout(image, style, depths=(11,)):
     maps = samples.rollout_maps(image.geometry.grid, depths)
     return draw(maps, image, samples.model_info(), style)
@@ -208,10 +225,19 @@ CASES = {
         _portrait(), _style(scale=Scale.SHARED), 6, 4, each_head=True
     ),
     "layers-giant": lambda: _layers(_square(), _style(), 40, 24, _GIANT),
+    "layers-sinks": lambda: _sinks(_landscape(), _style(), 12, 6),
+    "layers-sinks-column": lambda: _sinks(_portrait(), _style(width=COLUMN), 3, 6),
+    "layers-sinks-giant": lambda: _sinks(_square(), _style(), 40, 24, _GIANT),
     "rollout": lambda: _rollout(_landscape(), _style()),
     "rollout-depths": lambda: _rollout(_portrait(), _style(width=COLUMN), (3, 7, 11)),
     "patch": lambda: _patch(_landscape(), _style(), _QUARTERS),
     "patch-each-head": lambda: _patch(_landscape(), _style(), [(0, 20), (13, 0)], each_head=True),
+    "patch-to": lambda: draw(
+        samples.columns_of(samples.patch_maps((14, 21), _QUARTERS)),
+        _landscape(),
+        samples.model_info(),
+        _style(),
+    ),
     "patch-cropped": lambda: _patch(_cropped(), _style(width=COLUMN), [(7, 3)]),
     "features": lambda: _features(_landscape(), _style(), _QUARTERS),
     "features-foreground": lambda: _features(
@@ -249,6 +275,7 @@ CASES = {
     ),
     "relevance-contribution": lambda: _contribution(_landscape(), _style()),
     "matrix": lambda: _matrix(_landscape(), _style()),
+    "matrix-received": lambda: _received(_landscape(), _style(), heads=1),
     "matrix-registers": lambda: _matrix(
         _square(), _style(scale=Scale.SHARED), 12, _TWELVE, 5, 2, (0, 11), norm=Norm.LINEAR
     ),

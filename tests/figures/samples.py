@@ -132,6 +132,27 @@ def layers_maps(grid, layers=12, heads=6, prefix=1, seed=0, *, distance=True) ->
     )
 
 
+def with_sinks(maps: LayersMaps) -> LayersMaps:
+    """The maps of some layers with one token that receives more and more, at a short value."""
+    layers, heads, _, _ = maps.attention.shape
+    rng = np.random.default_rng(1)
+    received = 0.5 + rng.random((layers, heads, maps.tokens))
+    depth = np.arange(layers)[:, None] * (1 + np.arange(heads) / heads)
+    received[:, :, maps.tokens // 3] += 0.4 * depth**2
+    received *= maps.tokens / received.sum(axis=-1, keepdims=True)
+    norms = 2 + rng.random((layers, heads, maps.tokens))
+    norms[:, :, maps.tokens // 3] /= 1 + depth / 3
+    return replace(maps, received=received.astype(np.float32), value_norms=norms.astype(np.float32))
+
+
+def columns_of(maps: PatchMaps) -> PatchMaps:
+    """The same maps as what looks at the patches."""
+    received = 5 * maps.attention.sum(axis=(2, 3)) + 5 * maps.prefix.sum(axis=2)
+    return replace(
+        maps, attention=5 * maps.attention, prefix=5 * maps.prefix, entropy=None, received=received
+    )
+
+
 def rollout_maps(grid, depths=(11,), prefix=1, seed=0, options=None) -> RolloutMaps:
     maps, rest, _ = rows(len(depths) + 1, grid, prefix, seed)
     return RolloutMaps(

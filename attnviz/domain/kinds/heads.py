@@ -48,7 +48,8 @@ class HeadsMaps(Maps):
     row, nats. heads: the model's index of each entry. What takes the whole matrix is None when it
     was not asked for: distance (H,), the mean attention distance over all patch queries in input
     pixels; to_cls (H, gh, gw), the attention of every patch to CLS; token_entropy (H, N), the
-    entropy of every token's row. query: whose rows these are.
+    entropy of every token's row; received (H, N), the attention that every token receives from all
+    tokens, the sum of its column. query: whose rows these are.
 
     With the query ``pool`` the heads are those of the attention pooling, which comes after all
     layers: layer is L. latents (H,): the latent query of each entry, None where there is only one.
@@ -64,6 +65,7 @@ class HeadsMaps(Maps):
     token_entropy: FloatArray | None = None
     query: Query = Query.CLS
     latents: tuple[int, ...] | None = None
+    received: FloatArray | None = None
 
     def __post_init__(self) -> None:
         count = len(self.heads)
@@ -83,7 +85,7 @@ class HeadsMaps(Maps):
         """Arrays attention (H, gh, gw), prefix (H, P), entropy (H,), layer (), heads (H,).
 
         With several latent queries also latents (H,). With the whole matrix also distance (H,),
-        to_cls (H, gh, gw), token_entropy (H, N).
+        to_cls (H, gh, gw), token_entropy and received (H, N).
         """
         from attnviz.domain.kinds.common import given_arrays
 
@@ -97,6 +99,7 @@ class HeadsMaps(Maps):
             token_entropy=self.token_entropy,
             heads=self.heads,
             latents=self.latents,
+            received=self.received,
         )
 
     @property
@@ -111,15 +114,16 @@ class HeadsMaps(Maps):
 
     def rows(self) -> tuple[Row, ...]:
         """One row a head."""
-        from attnviz.domain.row_statistics import map_rows
+        from attnviz.domain.row_statistics import map_rows, sink_rows
 
         numbers = map_rows(self.attention, self.prefix, self.entropy, self.distance)
         latents: list[dict[str, int]] = [{} for _ in self.heads]
         if self.latents is not None:
             latents = [{"latent": latent} for latent in self.latents]
+        sinks = sink_rows(self.received) if self.received is not None else [{}] * len(self.heads)
         return tuple(
-            {"layer": self.layer, **latent, "head": head, **row}
-            for latent, head, row in zip(latents, self.heads, numbers, strict=True)
+            {"layer": self.layer, **latent, "head": head, **row, **sink}
+            for latent, head, row, sink in zip(latents, self.heads, numbers, sinks, strict=True)
         )
 
 

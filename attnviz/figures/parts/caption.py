@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import Query
+from attnviz.domain.row_statistics import sink_ratio
 from attnviz.errors import UsageError
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.layout import MARGIN, WIDTH_MIN
@@ -111,22 +112,24 @@ def prefix_text(prefix: FloatArray, model: ModelInfo) -> str:
     return "not drawn: " + ", ".join(prefix_shares(prefix, model))
 
 
-def prefix_shares(prefix: FloatArray, model: ModelInfo) -> list[str]:
+def prefix_shares(prefix: FloatArray, model: ModelInfo, word: str = "on") -> list[str]:
     """``3.1 % on CLS``, and the same of distillation and register tokens.
 
-    prefix: (..., P) weights in the model's order of tokens.
+    prefix: (..., P) weights in the model's order of tokens. word: in place of "on".
     """
     mass = np.asarray(prefix, np.float64).reshape(-1, prefix.shape[-1]).mean(axis=0)  # (P,)
     shares = []
     if model.has_cls:
-        shares.append(f"{theme.share(float(mass[0]))} on CLS")
+        shares.append(f"{theme.share(float(mass[0]))} {word} CLS")
     others = mass.size - int(model.has_cls) - model.registers
     if others > 0:
         first = int(model.has_cls)
-        shares.append(f"{theme.share(float(mass[first : first + others].sum()))} on distillation")
+        shares.append(
+            f"{theme.share(float(mass[first : first + others].sum()))} {word} distillation"
+        )
     if model.registers:
         name = "1 register" if model.registers == 1 else f"{model.registers} registers"
-        shares.append(f"{theme.share(float(mass[-model.registers :].sum()))} on {name}")
+        shares.append(f"{theme.share(float(mass[-model.registers :].sum()))} {word} {name}")
     return shares
 
 
@@ -134,3 +137,20 @@ def entropy_text(tokens: int, heads: int = 1) -> str:
     """What H is, and its value for uniform attention. heads: over how many H is a mean."""
     what = "H: mean entropy of the heads" if heads > 1 else "H: entropy"
     return f"{what} in nats, at most ln {tokens} = {np.log(tokens):.2f}"
+
+
+def sinks_text(received: FloatArray, image: FigureImage, model: ModelInfo) -> str:
+    """The token that receives most attention, and how far it stands out. received: (H, N)."""
+    mean = received.mean(axis=0)
+    name = token_name(int(mean.argmax()), image, model)
+    ratio = theme.number(float(sink_ratio(mean)))
+    mean_of = "mean over heads of " if len(received) > 1 else ""
+    return f"sink: {name}, {mean_of}attention received {ratio} times the median"
+
+
+def token_name(index: int, image: FigureImage, model: ModelInfo) -> str:
+    """What a token is called: ``CLS``, ``R1``, or a patch by its row and column: ``(3, 7)``."""
+    if index < model.prefix:
+        return model.prefix_names[index]
+    row, column = divmod(index - model.prefix, image.geometry.grid.width)
+    return f"({row}, {column})"

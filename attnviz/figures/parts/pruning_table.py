@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.colour_bars import own_scales_bar, shared_bar
-from attnviz.figures.parts.map_table import Cells, Content, Heading, draw_table
+from attnviz.figures.parts.layer_columns import Row, draw_layer_columns
 from attnviz.figures.parts.overlay import colour, enlarge
 from attnviz.figures.parts.overview import overview
 from attnviz.figures.parts.panels import Panel, dimmed_raster, image_panel, panel_aspect
@@ -36,7 +36,6 @@ _GONE = "#c8c8c8"
 """Patches that an earlier layer dropped: a grey that no colour map has at its dark end."""
 
 _LINE = "#0072b2"
-_SLOT, _TALLEST, _GAP = 0.98, 1.3, 0.06
 
 
 def draw_steps(sheet: Sheet, steps: Sequence[ScoreMaps], image: FigureImage) -> None:
@@ -61,28 +60,17 @@ def draw_steps(sheet: Sheet, steps: Sequence[ScoreMaps], image: FigureImage) -> 
     if energy:
         rows.append(_map_row("LFE", steps, energy, style, None))
     dimmed = [Panel(("",), dimmed_raster(image, step.kept)) for step in steps]
-    rows.append(_Row("Kept", dimmed, [f"{int(step.kept.sum())} patches" for step in steps]))
+    rows.append(Row("Kept", dimmed, [f"{int(step.kept.sum())} patches" for step in steps]))
     names = [theme.share(step.kept.mean()) for step in steps]
-    columns = [
-        Heading((f"Layer {layer} · {name}", f"{layer} · {name}", str(layer)))
+    titles = [
+        (f"Layer {layer} · {name}", f"{layer} · {name}", str(layer))
         for layer, name in zip(layers, names, strict=True)
     ]
-    headings = [Heading((row.name,)) for row in rows]
-    content = Content([row.panels for row in rows], [row.texts for row in rows])
-    draw_table(sheet, headings, columns, content, _cells(sheet, headings, len(steps), aspect))
-    sheet.skip(0.04)
+    draw_layer_columns(sheet, rows, titles, aspect)
     if shared:
         shared_bar(sheet, shared, "Score")
     else:
         own_scales_bar(sheet)
-
-
-class _Row(NamedTuple):
-    """A row of the table: its name, and a panel with a text below it for every layer."""
-
-    name: str
-    panels: list[Panel]
-    texts: list[str]
 
 
 def _map_row(
@@ -91,27 +79,14 @@ def _map_row(
     maps: Sequence[FloatArray],
     style: DrawStyle,
     shared: Limits | None,
-) -> _Row:
+) -> Row:
     """Maps on the shared scale, or each from 0 to its maximum, which is written below it."""
     panels, texts = [], []
     for step, values in zip(steps, maps, strict=True):
         highest = float(step.of_present(values).max())
         panels.append(_map_panel(step, values, style, shared or from_zero(highest)))
         texts.append("" if shared else theme.number(highest))
-    return _Row(name, panels, texts)
-
-
-def _cells(sheet: Sheet, rows: Sequence[Heading], columns: int, aspect: float) -> Cells:
-    """Columns in even blocks, each as wide as a picture has to be to be recognised."""
-    indent = max(theme.text_width(row.titles[0]) for row in rows) + 0.08
-    room = sheet.width - indent + _GAP
-    most = max(1, int(room / (_SLOT + _GAP)))
-    blocks = -(-columns // most)
-    # A single block of few columns does not grow beyond what the others have.
-    across = max(-(-columns // blocks), min(most, 4))
-    slot = room / across - _GAP
-    width = min(slot, _TALLEST * aspect)
-    return Cells(-(-columns // blocks), blocks, slot, width, width / aspect, indent, whole=True)
+    return Row(name, panels, texts)
 
 
 def _map_panel(step: ScoreMaps, values: FloatArray, style: DrawStyle, limits: Limits) -> Panel:
