@@ -67,7 +67,9 @@ def check_heads(info: ModelInfo, request: HeadsRequest) -> None:
         check_layer_and_heads(info, request)
         return
     need_query(info, request.query)
-    choose_pool_heads(info, request.heads)
+    # Of a model that is not loaded yet it is known only that there may be such heads, not how many.
+    if request.heads is not None:
+        choose_pool_heads(info, request.heads)
     if request.layer != type(request).layer:
         raise UsageError(
             f"--layer {request.layer} with --query pool: the pooling reads the tokens after the "

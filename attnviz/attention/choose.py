@@ -66,7 +66,7 @@ def need_query(info: ModelInfo, query: Query) -> None:
         need_cls(info)
     if query is Query.POOL and not info.pool_heads:
         raise UnsupportedModelError(
-            f"{info.name} does not pool its tokens by attention",
+            f"--query pool: {info.name} does not pool its tokens by attention",
             "use --query cls or --query mean; models such as SigLIP have attention pooling",
         )
     if query.register is not None and query.register > info.registers:
