@@ -144,8 +144,8 @@ def sinks_text(received: FloatArray, image: FigureImage, model: ModelInfo) -> st
     mean = received.mean(axis=0)
     name = token_name(int(mean.argmax()), image, model)
     ratio = theme.number(float(sink_ratio(mean)))
-    mean_of = "mean over heads of " if len(received) > 1 else ""
-    return f"sink: {name}, {mean_of}attention received {ratio} times the median"
+    mean_of = ", mean over heads" if len(received) > 1 else ""
+    return f"sink: {name} receives {ratio} times the median attention{mean_of}"
 
 
 def token_name(index: int, image: FigureImage, model: ModelInfo) -> str:
