@@ -14,18 +14,20 @@ from attnviz.attention.choose import (
     need_query,
 )
 from attnviz.domain import Query, RelevanceMethod
-from attnviz.domain.kinds import kind_of
+from attnviz.domain.kinds import RelevanceRequest, kind_of
+from attnviz.domain.kinds.faithful import head_of
 from attnviz.domain.options import resolve
-from attnviz.errors import UsageError
+from attnviz.errors import UnsupportedModelError, UsageError
 
 if TYPE_CHECKING:
     from attnviz.domain import ModelInfo, RolloutOptions
     from attnviz.domain.kinds import (
         CommandRequest,
+        FaithfulRequest,
         FeaturesRequest,
         HeadsRequest,
         LayersRequest,
-        RelevanceRequest,
+        MatchRequest,
         RolloutRequest,
         ScoreRequest,
     )
@@ -76,6 +78,11 @@ def check_heads(info: ModelInfo, request: HeadsRequest) -> None:
             "last layer",
             "leave out --layer, or use `attnviz layers --query pool`",
         )
+
+
+def check_layer(info: ModelInfo, request: Any) -> None:
+    """Raise UsageError unless the model has the request's layer."""
+    choose_layer(info, request.layer)
 
 
 def check_layers(info: ModelInfo, request: LayersRequest) -> None:
@@ -167,6 +174,27 @@ def check_features(info: ModelInfo, request: FeaturesRequest) -> None:
         raise UsageError(f"outlier threshold {threshold:g} is not above 0")
 
 
+def default_match_layer(info: ModelInfo) -> int:
+    """The layer at three quarters of the depth (Amir et al. 2021: 9 of 12)."""
+    return info.depth * 3 // 4
+
+
+def match_layer(info: ModelInfo, request: MatchRequest) -> int:
+    """The layer of a request, from 0.
+
+    Raises:
+        UsageError: Out of range.
+    """
+    if request.layer is None:
+        return default_match_layer(info)
+    return choose_layer(info, request.layer)
+
+
+def check_match(info: ModelInfo, request: MatchRequest) -> None:
+    """Raise UsageError unless the model has the request's layer."""
+    match_layer(info, request)
+
+
 def check_relevance(info: ModelInfo, request: RelevanceRequest) -> None:
     """As ``check_layer_and_heads``; the model has the class that is the target.
 
@@ -193,6 +221,32 @@ def check_relevance(info: ModelInfo, request: RelevanceRequest) -> None:
     if not 0 <= class_index < info.classes:
         raise UsageError(
             f"--class {class_index} does not exist: {info.name} has classes 0 to {info.classes - 1}"
+        )
+
+
+def check_faithful(info: ModelInfo, request: FaithfulRequest) -> None:
+    """Raise for a map that the model does not have, or a class that has no probability.
+
+    Raises:
+        UsageError: Layer, head or class out of range, or one logit alone.
+        UnsupportedModelError: A map is of the CLS token, and there is none.
+    """
+    choose_layer(info, request.layer)
+    heads = [head for head in map(head_of, request.show) if head is not None]
+    if heads:
+        choose_heads(info, heads)
+    if request.needs_cls and not info.has_cls:
+        named = "score" if "score" in request.show else "contribution"
+        raise UnsupportedModelError(
+            f"--show {named}: {info.name} has no CLS token", "leave it out, or show rollout"
+        )
+    if request.class_index is None:
+        return
+    check_relevance(info, RelevanceRequest(class_index=request.class_index))
+    if info.classes == 1:
+        raise UsageError(
+            f"--class 0: {info.name} has one logit, and so no probability of a class",
+            "omit --class to measure the similarity of outputs",
         )
 
 

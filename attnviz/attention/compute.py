@@ -10,11 +10,12 @@ from attnviz.domain.kinds import kind_of
 from attnviz.domain.options import resolve
 from attnviz.errors import ImageError
 
+Colour = tuple[float, float, float]
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from attnviz.attention.capture import AttentionModel
-    from attnviz.attention.relevance import Reference
     from attnviz.domain.kinds import CommandRequest
 
 
@@ -23,11 +24,14 @@ def compute(
     batch: Tensor,
     geometries: Sequence[FitGeometry],
     request: CommandRequest,
-    reference: Reference | None = None,
+    reference: Any = None,
+    black: Sequence[Colour] = (),
 ) -> list[Maps]:
     """The maps that a request asks for, for each image of a (B, 3, h, w) batch.
 
-    reference: of the request's second image, where it has one.
+    reference: what the kind makes of the request's second image, where it has one. black: what a
+    black pixel of each image became by its normalisation; without it, what it becomes by the
+    model's.
 
     Raises:
         UsageError: Something is out of range for this model.
@@ -38,10 +42,22 @@ def compute(
     more: dict[str, Any] = {}
     if "cells" in kind.computed_with:
         more["cells"] = [query_cells(request, geometry) for geometry in geometries]
+    if "geometries" in kind.computed_with:
+        more["geometries"] = geometries
     if "reference" in kind.computed_with:
         more["reference"] = reference
+    if "black" in kind.computed_with:
+        more["black"] = black or [model_black(model)] * len(batch)
     results: list[Maps] = resolve(kind.compute)(model, batch, request, **more)
     return results
+
+
+def model_black(model: AttentionModel) -> Colour:
+    """What a black pixel becomes by the normalisation of a model."""
+    red, green, blue = (
+        -mean / std for mean, std in zip(model.info.mean, model.info.std, strict=True)
+    )
+    return red, green, blue
 
 
 def query_cells(request: Any, geometry: FitGeometry) -> list[tuple[int, int]]:
@@ -63,6 +79,12 @@ def query_cells(request: Any, geometry: FitGeometry) -> list[tuple[int, int]]:
             )
     for x, y in request.points:
         cell = geometry.cell_at(y, x)
+        if cell is None and geometry.edge and geometry.in_region(y, x):
+            raise ImageError(
+                f"point x={x:g}, y={y:g} lies in the edge of {geometry.edge:g} input pixels that "
+                "has no cell, since patches overlap",
+                "choose a point further inside, or omit --stride",
+            )
         if cell is None:
             raise ImageError(
                 f"point x={x:g}, y={y:g} lies outside what the model sees of the image "

@@ -10,10 +10,14 @@ from pathlib import Path
 import torch
 
 from attnviz.attention.blocks import max_rows
+from attnviz.attention.discovery import BLOCK_VALUES
+from attnviz.attention.faithful_cost import images_in_a_pass
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
-from attnviz.domain import ModelInfo, RelevanceMethod, Size
+from attnviz.domain import DiscoverMethod, ModelInfo, RelevanceMethod, Size
 from attnviz.domain.kinds import (
     CommandRequest,
+    DiscoverRequest,
+    FaithfulRequest,
     MatrixRequest,
     RelevanceRequest,
     RolloutRequest,
@@ -149,11 +153,27 @@ def score_bytes(info: ModelInfo, tokens: int, request: ScoreRequest) -> int:
     return SPECTRUM_BYTES * info.width * tokens if request.lfe else 0
 
 
+def faithful_bytes(info: ModelInfo, tokens: int, request: FaithfulRequest) -> int:
+    """What a pass of several changed images takes beyond that of one, or the gradient, in bytes."""
+    passes = 4 * WIDTHS * info.width * tokens * (images_in_a_pass(tokens) - 1)
+    gradient = 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+    return max(passes, gradient if request.needs_gradients else 0)
+
+
 def matrix_bytes(info: ModelInfo, tokens: int, request: MatrixRequest) -> int:
     """What the matrices that are drawn, and the whole ones, take beyond the pass, in bytes."""
     heads = len(request.heads or range(info.heads))
     cells = 4 * 2 * heads * min(tokens, info.prefix + MAX_CELLS) ** 2
     return 2 * cells + (whole_bytes(heads, tokens) if request.whole else 0)
+
+
+def discover_bytes(_info: ModelInfo, tokens: int, request: DiscoverRequest) -> int:
+    """What the graph of the patches takes beyond the pass, in bytes; LOST needs rows alone."""
+    if request.method is DiscoverMethod.LOST:
+        return 5 * BLOCK_VALUES
+    # Cosines in float32; for TokenCut also their mask, and weights in float64.
+    each = 4 if request.method is DiscoverMethod.SPECTRAL else 4 + 1 + 8
+    return each * tokens * tokens
 
 
 def rollout_bytes(info: ModelInfo, tokens: int, request: RolloutRequest) -> int:
@@ -178,7 +198,8 @@ def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
     if needed <= WHOLE_LIMIT_BYTES:
         return
     fitting = math.isqrt(WHOLE_LIMIT_BYTES // whole_bytes(heads, 1))
-    side = math.isqrt(max(fitting - info.prefix, 1)) * info.patch
+    cells = math.isqrt(max(fitting - info.prefix, 1))
+    side = ((cells - 1) * info.step + info.patch) // info.patch * info.patch
     raise MemoryNeededError(
         f"the whole matrices of {heads} heads and {tokens:,} tokens take {needed / 1e9:.1f} GB, "
         f"more than the limit of {WHOLE_LIMIT_BYTES / 1e9:g} GB",
@@ -188,7 +209,8 @@ def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
 
 def tokens_of(info: ModelInfo, size: Size) -> int:
     """N of a model input size."""
-    return info.prefix + (size.height // info.patch) * (size.width // info.patch)
+    grid = info.grid_of(size)
+    return info.prefix + grid.height * grid.width
 
 
 def largest_side(
@@ -197,11 +219,12 @@ def largest_side(
     """Side in pixels of the largest square input that fits, a multiple of the patch."""
     low, high = 1, 1 << 14
     while low < high:
-        cells = (low + high + 1) // 2
-        if needed_bytes(info, info.prefix + cells * cells, command, device) <= SHARE * free:
-            low = cells
+        middle = (low + high + 1) // 2
+        tokens = tokens_of(info, Size(middle * info.patch, middle * info.patch))
+        if needed_bytes(info, tokens, command, device) <= SHARE * free:
+            low = middle
         else:
-            high = cells - 1
+            high = middle - 1
     return low * info.patch
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "LIMITS",
     "MODEL_ARGS",
     "OPTIONAL_COUNT",
+    "PAIRS",
     "PATH",
     "POINTS",
     "POSITIVE_CHANNELS",
@@ -71,6 +72,7 @@ POINTS = Form(
     metavar="X,Y",
     repeated=True,
 )
+PAIRS = Form(read=parse.parse_pairs, metavar="N|all")
 SHARE = number("0..1", above=0, most=1)
 SHARES = Form(
     read=parse.parse_shares,

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
         DrawStyle,
         FigureImage,
         FloatArray,
-        HeadsMaps,
         Maps,
         ModelInfo,
     )
+    from attnviz.domain.kinds import CommandRequest
 
-__all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
+__all__ = ["draw", "draw_comparison", "draw_distributions", "draw_mean_scores", "overlay_images"]
 
 
 def draw(
@@ -47,11 +47,27 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     return comparison(rows, style)
 
 
-def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tuple[ByteArray, ...]:
-    """The image with each head's map over it, at its own size, without axes or text."""
-    from attnviz.figures.parts.overlay import overlay_images as images
+def overlay_images(
+    maps: Maps, image: FigureImage, style: DrawStyle, request: CommandRequest
+) -> dict[str, ByteArray]:
+    """The image with each map over it, at its own size, without axes or text.
 
-    return images(maps, image, style)
+    By the part of its file name: ``head3``. Only of kinds with ``overlays``.
+    """
+    reference = kind_of(maps).overlays
+    if reference is None:
+        raise TypeError(f"{kind_of(maps).name} has no overlays")
+    overlays: dict[str, ByteArray] = resolve(reference)(maps, image, style, request)
+    return overlays
+
+
+def draw_mean_scores(
+    scores: Sequence[Mapping[str, Any]], images: int, model: ModelInfo, style: DrawStyle
+) -> tuple[Figure, ...]:
+    """Means and standard errors over many images of what ``faithful`` measures, by map."""
+    from attnviz.figures.mean_scores import draw_mean_scores as drawing
+
+    return drawing(scores, images, model, style)
 
 
 def draw_distributions(

@@ -28,8 +28,9 @@ import numpy as np
 from PIL import Image
 
 from attnviz.domain import Box, Fit, FitGeometry, PreparedImage, Size
+from attnviz.domain.geometry import as_size
 from attnviz.errors import UsageError
-from attnviz.images.sizes import as_size, check_size
+from attnviz.images.sizes import check_size
 
 if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FloatArray, ModelInfo, RgbImage
@@ -85,6 +86,7 @@ def prepare(
     """
     size = as_size(size)
     geometry = plan_fit(image.size, info.patch, info.native_size, size, fit)
+    geometry = replace(geometry, stride=info.stride)
     content = _resample(image.pixels, geometry, info.interpolation)
     tensor = np.zeros((3, *geometry.model_input), dtype=np.float32)
     height, width = content.shape[:2]
@@ -96,7 +98,8 @@ def prepare(
     if fit is Fit.ASPECT and (size is None or isinstance(size, int)) and _is_limited(image.size):
         note = f"sides differ more than {LONGEST} times, so the model saw {geometry.model_input}"
         image = replace(image, notes=(*image.notes, note))
-    return PreparedImage(image, geometry, tensor)
+    red, green, blue = table[:, 0].tolist()
+    return PreparedImage(image, geometry, tensor, (red, green, blue))
 
 
 def _whole(original: Size) -> Box:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import ImageFile
 from attnviz.domain.events import Event, Failed, Started
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.options import resolve
 from attnviz.domain.process import available_cores
 from attnviz.domain.requests import RunRequest
 from attnviz.figures.names import missing_glyphs
@@ -59,19 +61,28 @@ def _events(
     check_folder(into or request.output.folder, plans.values())
     with _cluster(request, found) as starting:
         if found.files:
-            if model is None and request.cluster is None and request.workers is None:
+            draws = request.command.draws_figure
+            alone = request.cluster is None and request.workers is None
+            if draws and alone and model is None:
                 _prepare_drawing()
             model = _checked(request, model)
             work = _joined(starting, request, model, plans)
             total = len(found.files) + len(found.missing)
             info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
-            notes = (*model.notes, *missing_glyphs(file.path.name for file in found.files))
+            names = [file.path.name for file in found.files] if draws else []
+            notes = (*model.notes, *cost_notes(request, model), *missing_glyphs(names))
             yield Started(total, info, notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
         if found.files:
             with closing(work.events()) as events:
                 yield from events
+
+
+def cost_notes(request: RunRequest, model: Backbone) -> tuple[str, ...]:
+    """What is said of a run's time before it starts, where it is not about that of plain passes."""
+    cost = kind_of(request.command).cost
+    return () if cost is None else (resolve(cost)(model.info, request.command),)
 
 
 def _prepare_drawing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,7 +19,6 @@ from attnviz.stages.reference import read_second
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from attnviz.attention.relevance import Reference
     from attnviz.domain import Maps, PreparedImage, Size
     from attnviz.domain.kinds import CommandRequest
     from attnviz.domain.requests import RunRequest
@@ -32,7 +31,7 @@ def maps_of(
     model: Backbone,
     images: Sequence[PreparedImage],
     command: CommandRequest,
-    reference: Reference | None = None,
+    reference: Any = None,
 ) -> list[Maps]:
     """What a command asks for, of images of one input size, in one pass: one result per image.
 
@@ -44,7 +43,8 @@ def maps_of(
     """
     with memory_errors(images[0].geometry.model_input), model.exact_arithmetic():
         geometries = [image.geometry for image in images]
-        return compute(model, model.batch(images), geometries, command, reference)
+        black = [image.black for image in images]
+        return compute(model, model.batch(images), geometries, command, reference, black)
 
 
 def verified(model: Backbone, images: Sequence[PreparedImage]) -> str:

@@ -28,7 +28,14 @@ LETTERS = {
     "d": 128,
     "C": 8,
     "R": 9,
+    "E": 5,
+    "M": 3,
+    "S": 21,
+    "gh'": 2,
+    "gw'": 6,
 }
+WITHOUT_HEADS = ("features", "discover", "match", "faithful")
+"""Commands whose numbers are of no single head."""
 
 
 def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
@@ -57,6 +64,7 @@ def test_the_table_is_what_is_saved(command):
     )
     pixels = np.random.default_rng(0).integers(0, 256, (56, 84, 3), dtype=np.uint8)
     image = attnviz.prepare(pixels, model, size="original")
+    second = attnviz.prepare(pixels[:28], model, size="original")
     more = {
         "rollout": {"depths": (0,)},
         "relevance": {"like": pixels[:, ::-1].copy()},
@@ -64,10 +72,19 @@ def test_the_table_is_what_is_saved(command):
         "score": {"lfe": True},
         "layers": {"sinks": True},
         "features": {"layer": 1, "foreground": True},
+        "discover": {"method": "spectral"},
+        "match": {"like": second, "cells": ((0, 0), (1, 1), (2, 2))},
     }
-    saved = getattr(attnviz, command)(model, image, **more.get(command, {})).arrays()
+    function = getattr(attnviz, command)
+    saved = function(model, image, **more.get(command, {})).arrays()
+    if command == "discover":  # the page lists the arrays of all methods
+        saved |= function(model, image, method="lost").arrays()
     expected = documented()[command]
+    if command == "match":  # as many as there are mutual pairs
+        assert saved["mutual_cosine"].ndim == 1
+        expected["mutual_cosine"] = (saved["mutual_cosine"].shape, "float32")
     expected.pop("meta")  # added when the file is written
-    if command == "features":
-        expected.pop("heads")  # tokens are of no head
-    assert {name: (array.shape, array.dtype.name) for name, array in saved.items()} == expected
+    if command in WITHOUT_HEADS:
+        expected.pop("heads")
+    types = {name: "text" if a.dtype.kind == "U" else a.dtype.name for name, a in saved.items()}
+    assert {name: (array.shape, types[name]) for name, array in saved.items()} == expected

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Rows, Scale, Size
-from attnviz.figures import draw, draw_comparison, draw_distributions
+from attnviz.figures import draw, draw_comparison, draw_distributions, draw_mean_scores
 from attnviz.figures.evolve import draw_evolution, draw_frames
+from attnviz.figures.registers import draw_registers
+from attnviz.runs.mean_scores import MeanScores
 from tests.figures import samples
 
 DPI = 80
@@ -41,6 +43,12 @@ def _cropped():
 def _padded():
     region = Box(-75.5, 0.0, 375.5, 451.0)
     return samples.image_of(samples.photograph(), (14, 14), region=region)
+
+
+def _overlapping():
+    """Patches of 16 pixels every 4, so that the edges without a cell are wide."""
+    image = samples.image_of(samples.photograph("astronaut.jpg"), (7, 7), patch=16)
+    return replace(image, geometry=replace(image.geometry, stride=4))
 
 
 def _tiny():
@@ -100,6 +108,14 @@ def _score(image, style):
     return draw(maps, image, samples.model_info(), style)
 
 
+def _discover(image, style, method="tokencut"):
+    return draw(samples.discover_maps(image, method), image, samples.model_info(), style)
+
+
+def _match(image, like, style, **options):
+    return draw(samples.match_maps(image, like, **options), image, samples.model_info(), style)
+
+
 def _energy(image, style):
     maps = samples.pruned_maps(image.geometry.grid, (0.4,)).steps[0]
     return draw(replace(maps, present=None), image, samples.model_info(), style)
@@ -113,6 +129,26 @@ def _pruning(image, style, ratios, **options):
 def _relevance(image, style, model=None, prefix=1, **target):
     maps = samples.relevance_maps(image.geometry.grid, prefix, **target)
     return draw(maps, image, model or samples.model_info(), style)
+
+
+def _faithful(image, style, names=None, **options):
+    given = {} if names is None else {"names": names}
+    maps = samples.faithful_maps(image.geometry.grid, **given, **options)
+    return draw(maps, image, samples.model_info(), style)
+
+
+def _mean_scores(width, images=50):
+    """Means of made-up images, as ``faithful --summary`` draws them."""
+    names = ("mean", "head:3", "rollout", "relevance", "random")
+    rows = samples.faithful_maps((14, 21), names).rows()
+    collected = MeanScores(samples.model_info())
+    rng = np.random.default_rng(1)
+    for _ in range(images):
+        noise = rng.normal(scale=0.05)
+        collected.add([
+            {k: v if v is None or k == "map" else v + noise for k, v in row.items()} for row in rows
+        ])  # fmt: skip
+    return draw_mean_scores(collected.rows(), images, samples.model_info(), _style(width=width))
 
 
 def _contribution(image, style):
@@ -158,6 +194,11 @@ def _matrix(image, style, heads=6, model=None, prefix=1, run=1, drawn=None, **op
 def _qkv(image, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
     maps = samples.qkv_maps(image.geometry.grid, heads, prefix, parts=parts)
     return draw(maps, image, model or samples.model_info(), style)
+
+
+def _registers(images, count=10, **style):
+    maps = samples.registers_maps(images, count=count)
+    return draw_registers(maps, samples.model_info(), _style(**style))
 
 
 def _evolve(image, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
@@ -220,6 +261,9 @@ CASES = {
     ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),
+    "layers-each-head-column": lambda: _layers(
+        _portrait(), _style(width=COLUMN), 12, 12, each_head=True
+    ),
     "layers-each-head": lambda: _layers(_portrait(), _style(), 4, 6, each_head=True),
     "layers-side-by-side": lambda: _layers(
         _portrait(), _style(scale=Scale.SHARED), 6, 4, each_head=True
@@ -266,6 +310,14 @@ CASES = {
     "score-pruning-column": lambda: _pruning(
         _portrait(), _style(width=COLUMN, scale=Scale.SHARED), (0.7, 0.4), lfe=False
     ),
+    "discover-lost": lambda: _discover(_landscape(), _style(), "lost"),
+    "discover-column": lambda: _discover(_portrait(), _style(width=COLUMN)),
+    "discover-spectral": lambda: _discover(_padded(), _style(scale=Scale.SHARED), "spectral"),
+    "match": lambda: _match(_landscape(), _portrait(), _style()),
+    "match-all": lambda: _match(_square(), _landscape(), _style(), pairs=150),
+    "match-column": lambda: _match(
+        _portrait(), _square(), _style(width=COLUMN), pairs=4, asked=True
+    ),
     "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),
     "relevance-like-column": lambda: _relevance(
         _portrait(), _style(width=COLUMN), like=_square(), method="gradient-rollout"
@@ -273,6 +325,11 @@ CASES = {
     "relevance-class": lambda: _relevance(
         _square(), _style(scale=Scale.SHARED), value=7.31, class_index=281, probability=0.874
     ),
+    "faithful": lambda: _faithful(_landscape(), _style()),
+    "faithful-column": lambda: _faithful(_square(), _style(width=COLUMN), ("mean", "random")),
+    "faithful-chefer": lambda: _faithful(_portrait(), _style(), chefer=True, class_index=7),
+    "faithful-summary": lambda: _mean_scores(7.0),
+    "faithful-summary-column": lambda: _mean_scores(COLUMN, images=1),
     "relevance-contribution": lambda: _contribution(_landscape(), _style()),
     "matrix": lambda: _matrix(_landscape(), _style()),
     "matrix-received": lambda: _received(_landscape(), _style(), heads=1),
@@ -291,6 +348,18 @@ CASES = {
     "evolve-column": lambda: _evolve(_portrait(), 7, 6, width=COLUMN),
     "evolve-layers": lambda: _evolve(_cropped(), 7, 12, rows=Rows.LAYERS),
     "evolve-frames": _frame,
+    "registers": lambda: _registers((_square(), _landscape())),
+    "registers-column": lambda: _registers((_portrait(),), count=1, width=COLUMN),
+    "heads-stride": lambda: _heads(
+        _overlapping(), _style(), 4, samples.model_info(heads=4, patch=16, stride=4), threshold=0.6
+    ),
+    "features-stride": lambda: _features(
+        _overlapping(),
+        _style(),
+        [(3, 5), (20, 15)],
+        samples.model_info(patch=16, stride=4),
+        foreground=True,
+    ),
     "summary": lambda: _summary(12, 6),
     "summary-column": lambda: _summary(1, 6, COLUMN),
 }

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from attnviz.domain.arrays import check_shape
 from attnviz.domain.choices import Direction
 from attnviz.domain.forms import choice
-from attnviz.domain.kinds.common import CELLS_OPTION, HEADS_OPTION, LAYER, POINTS_OPTION
+from attnviz.domain.kinds.common import (
+    CELLS_OPTION,
+    HEADS_OPTION,
+    LAYER,
+    OVERLAY_ONLY,
+    POINTS_OPTION,
+)
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import option, switch
 
@@ -38,6 +44,12 @@ class PatchRequest(CommandRequest):
         choice(Direction),
         "What the patches look at (from), or which patches look at them (to).",
     )
+    overlay_only: bool = OVERLAY_ONLY()
+
+    @property
+    def first_overlay(self) -> str:
+        """``query1``, or its first head."""
+        return f"query1-head{self.heads[0] if self.heads else 0}" if self.each_head else "query1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +135,7 @@ PATCH = Kind(
     maps=PatchMaps,
     compute="attnviz.attention.maps:patch_maps",
     draw="attnviz.figures.patch:draw_patch",
+    overlays="attnviz.figures.overlays:patch_overlays",
     computed_with=("cells",),
     drawn_with=("each_head",),
-    unused=("alpha",),
 )

@@ -142,6 +142,8 @@ class ScoreMaps(Maps):
 def _layer_row(maps: ScoreMaps) -> Row:
     import numpy as np
 
+    from attnviz.domain.row_statistics import highest
+
     left: Row = {} if maps.present is None else {"left": int(maps.present.sum())}
     rest: Row = {}
     shares = maps.prefix_shares
@@ -151,14 +153,15 @@ def _layer_row(maps: ScoreMaps) -> Row:
         energy = maps.of_present(maps.lfe)
         rest |= {"lfe_min": float(energy.min()), "lfe_max": float(energy.max())}
     scores = maps.of_present(maps.score)
-    quantiles = np.quantile(scores, (0, 0.25, 0.5, 0.75, 1))
-    names = ("min", "q25", "median", "q75", "max")
+    quantiles = np.quantile(scores, (0, 0.25, 0.5, 0.75))
+    names = ("min", "q25", "median", "q75")
     return {
         "layer": maps.layer,
         **left,
         "kept": int(maps.kept.sum()),
         "patches": int(maps.kept.size),
         **{name: float(q) for name, q in zip(names, quantiles, strict=True)},
+        **highest(np.nan_to_num(maps.score, nan=-np.inf)),
         "mean": float(scores.mean()),
         **rest,
     }

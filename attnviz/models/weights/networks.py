@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import CheckpointError
+from attnviz.models.weights.text import is_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ANCHORS = (
     "patch_embed.proj.weight",  # DINO, DINOv2, DINOv3, timm
@@ -71,7 +73,7 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     Raises:
         CheckpointError: No known layout, no such key, or several networks to choose from.
     """
-    tensors = {_INSERTED.sub("", name): tensor for name, tensor in _flatten(content)}
+    tensors = {plain_name(name): tensor for name, tensor in _flatten(content)}
     if not tensors:
         raise CheckpointError(f"{path} holds no tensors{_list('keys', _keys(content))}")
     roots = sorted({name[: -len(anchor)] for name in tensors for anchor in ANCHORS
@@ -117,11 +119,16 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     return Network(own, key if key is not None else _distinguishing_key(root, content), beside)
 
 
+def plain_name(name: str) -> str:
+    """A tensor's name without what compilers and parallel wrappers insert."""
+    return _INSERTED.sub("", name)
+
+
 def _flatten(content: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Tensor]]:
     for name, value in content.items():
         if not isinstance(name, str):
             continue
-        if isinstance(value, Tensor):
+        if is_tensor(value):
             yield above + name, value
         elif isinstance(value, Mapping):
             yield from _flatten(value, f"{above}{name}.")
