@@ -43,7 +43,7 @@ from attnviz.runs.compare_maps import command_of, compared, resolved
 from attnviz.runs.compare_plan import COMMAND, comparison_plan, comparison_up_to_date
 from attnviz.runs.compare_rows import Result, notes_of, rows_of, table_of
 from attnviz.stages.draw import about
-from attnviz.stages.plan import check_before_loading, check_weights, second_digest
+from attnviz.stages.plan import check_before_loading, second_digest
 from attnviz.stages.reference import read_second
 from attnviz.stages.single import SingleImage
 
@@ -57,9 +57,8 @@ def compare(request: CompareRequest, into: Path | None = None) -> Iterator[Event
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
     """
-    for model in request.models:
-        check_weights(model)
-        for command in request.second_images:
+    for command in request.second_images:
+        for model in request.models:
             check_before_loading(command, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
     if into is not None:
