@@ -1,0 +1,42 @@
+"""Notebooks as pages: their cells, and the outputs that they were committed with."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nbconvert import MarkdownExporter
+from traitlets.config import Config
+
+from tools.docs_site.repository import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOTEBOOKS = ROOT / "docs" / "notebooks"
+STYLE = re.compile(r"<style[^>]*>.*?</style>\n*", re.DOTALL)
+DISPLAYED = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown", "text/plain"]
+
+
+def notebooks() -> list[Path]:
+    """Every notebook of the documents, by name. There may be none."""
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
+
+
+def converted(notebook: Path) -> Iterator[tuple[str, str | bytes]]:
+    """The page of a notebook, and its figures, each with its place in the site.
+
+    Nothing is run. Tables keep the style of the site, not the one that pandas writes.
+    """
+    settings = Config()
+    settings.NbConvertBase.display_data_priority = DISPLAYED
+    settings.ExtractOutputPreprocessor.output_filename_template = (
+        f"{notebook.stem}_{{cell_index}}_{{index}}{{extension}}"
+    )
+    text, resources = MarkdownExporter(config=settings).from_filename(str(notebook))
+    download = f"[Download this notebook]({notebook.name})"
+    heading, _, rest = STYLE.sub("", text).lstrip().partition("\n")
+    yield f"notebooks/{notebook.stem}.md", f"{heading}\n\n{download}\n{rest}"
+    for name, data in resources["outputs"].items():
+        yield f"notebooks/{name}", data
