@@ -1,9 +1,9 @@
 """Use the built wheel as its users do: ``python tools/try_wheel.py dist``.
 
-The wheel is installed into a fresh environment outside the checkout, and draws there. The environment
-holds the wheel and what its metadata requires, directly or through other packages, and nothing else:
-a package that is imported but not declared is missing there, as it is for users. The required packages
-are links to the files of the environment that runs this, so that nothing is downloaded.
+The wheel is installed into a fresh environment outside the checkout, and draws there. The
+environment holds the wheel and what its metadata requires, directly or through other packages, and
+nothing else: a package that is imported but not declared is missing there, as it is for users. The
+required packages are links to those of the environment that runs this: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def draw(commands: Path, place: Path) -> None:
 def call(*command: str, cwd: Path | None = None) -> str:
     """Run a command that knows nothing of the checkout; what it says is shown if it fails."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - commands of this file
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import attnviz
 from attnviz import errors
 from attnviz.cli.reproduce import redraw_command
 from attnviz.domain.drawing import DrawStyle
-from attnviz.domain.kinds import KINDS
+from attnviz.domain.kinds import KINDS, CommandRequest
 from attnviz.domain.options import option_fields
 from attnviz.output.read_record import read_record
 from tools.docs_site.repository import ROOT, heading_of
@@ -24,7 +25,14 @@ FIGURES = ROOT / "docs" / "figures"
 DRAWN = {".png", ".gif", ".svg"}
 CAPTION = re.compile(r"!\[([^\]]+)\]\(docs/figures/([^)]+)\)")
 
-REQUESTS = (*(kind.request for kind in KINDS.values()), DrawStyle)
+FIELDS_APART = """\
+    options:
+      members: false
+      separate_signature: false
+      show_signature: false"""
+"""For mkdocstrings: a table of the fields follows."""
+
+REQUESTS = (CommandRequest, *(kind.request for kind in KINDS.values()), DrawStyle)
 VALUES = (
     "attnviz.models.backbone.Backbone",
     "attnviz.domain.model.ModelInfo",
@@ -37,26 +45,35 @@ VALUES = (
 
 def pages() -> Iterator[tuple[str, str]]:
     """The place and the text of each page."""
-    yield "api/index.md", reference(
-        "Functions",
-        "What `import attnviz` offers. [Examples](../python.md) are on a page of their own.",
-        [f"attnviz.{name}" for name in attnviz.__all__ if not name.startswith("_")],
+    yield (
+        "api/index.md",
+        reference(
+            "Functions",
+            "What `import attnviz` offers. [Examples](../python.md) are on a page of their own.",
+            [f"attnviz.{name}" for name in attnviz.__all__ if not name.startswith("_")],
+        ),
     )
-    yield "api/results.md", reference(
-        "Results",
-        "What the functions return. [Shapes](../shapes.md) explains the letters.",
-        ["attnviz.domain.kinds.kind.Maps", *(home(kind.maps) for kind in KINDS.values())],
+    yield (
+        "api/results.md",
+        reference(
+            "Results",
+            "What the functions return. [Shapes](../shapes.md) explains the letters.",
+            ["attnviz.domain.kinds.kind.Maps", *(home(kind.maps) for kind in KINDS.values())],
+        ),
     )
     yield "api/requests.md", requests()
     yield "api/values.md", reference("Models and images", "What the functions take.", VALUES)
-    yield "api/errors.md", reference(
-        "Errors",
-        "What is raised on purpose. `str(error)` is the message, `error.hint` says what to do.",
-        [
-            home(value)
-            for value in vars(errors).values()
-            if inspect.isclass(value) and value.__module__ == errors.__name__
-        ],
+    yield (
+        "api/errors.md",
+        reference(
+            "Errors",
+            "What is raised on purpose. `str(error)` is the message, `error.hint` says what to do.",
+            [
+                home(value)
+                for value in vars(errors).values()
+                if inspect.isclass(value) and value.__module__ == errors.__name__
+            ],
+        ),
     )
     yield "gallery.md", gallery()
     yield "decisions/index.md", decisions()
@@ -74,14 +91,13 @@ def reference(title: str, about: str, names: Iterable[str]) -> str:
 
 def requests() -> str:
     """The requests with their fields, whose help is that of the options."""
-    parts = [
-        "# Requests",
+    about = (
         "What `attnviz.compute_maps` and `attnviz.Watch` are asked for, and how figures are drawn. "
-        "The fields are the options of the [command line](../cli.md).",
-    ]
+        "The fields are the options of the [command line](../cli.md)."
+    )
+    parts = ["# Requests", about]
     for request in REQUESTS:
-        without_members = "    options:\n      members: false\n      show_signature: false"
-        parts += [f"::: {home(request)}\n{without_members}", fields_of(request)]
+        parts += [f"::: {home(request)}\n{FIELDS_APART}", fields_of(request)]
     return "\n\n".join(parts)
 
 
@@ -106,12 +122,11 @@ def gallery() -> str:
     captions = {
         name: text for text, name in CAPTION.findall((ROOT / "README.md").read_text("utf-8"))
     }
-    parts = [
-        "# Gallery",
-        "Each figure holds a record of how it was made; the command below it is what "
-        "`attnviz info FIGURE` prints. The figures of the single commands are described in "
-        "[gallery.toml](../configs/gallery.toml).",
-    ]
+    about = (
+        "Each figure holds a record of how it was made. `attnviz info FIGURE` prints it, with the "
+        "command that is shown here below the figure."
+    )
+    parts = ["# Gallery", about]
     for figure in sorted(FIGURES.iterdir()):
         if figure.suffix not in DRAWN:
             continue
@@ -121,7 +136,8 @@ def gallery() -> str:
             parts.append(f"*{caption}.*")
         command = command_of(figure)
         if command is not None:
-            parts.append(f"    {command}")
+            lines = textwrap.wrap(command, 84, break_long_words=False, break_on_hyphens=False)
+            parts.append("    " + " \\\n        ".join(lines))
     return "\n\n".join(parts)
 
 

@@ -11,7 +11,7 @@ from mkdocs.structure.files import File
 from tools.docs_site.generated import pages
 from tools.docs_site.links import broken
 from tools.docs_site.notebooks import converted, notebooks
-from tools.docs_site.repository import OUTSIDE, ROOT, relinked
+from tools.docs_site.repository import OUTSIDE, ROOT, adapted
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - as MkDocs calls it
     """Links as they are in the site."""
-    return relinked(markdown, page.file.src_uri)
+    return adapted(markdown, page.file.src_uri)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

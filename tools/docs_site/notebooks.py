@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOTEBOOKS = ROOT / "docs" / "notebooks"
-STYLE = re.compile(r"<style[^>]*>.*?</style>\n*", re.DOTALL)
+# Tables of pandas bring a style of their own; without it they have the site's.
+STYLE = re.compile(r"<style scoped>.*?</style>\n*", re.DOTALL)
+TABLE = '<table border="1" class="dataframe">'
 DISPLAYED = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown", "text/plain"]
 
 
@@ -27,7 +29,7 @@ def notebooks() -> list[Path]:
 def converted(notebook: Path) -> Iterator[tuple[str, str | bytes]]:
     """The page of a notebook, and its figures, each with its place in the site.
 
-    Nothing is run. Tables keep the style of the site, not the one that pandas writes.
+    Nothing is run.
     """
     settings = Config()
     settings.NbConvertBase.display_data_priority = DISPLAYED
@@ -36,7 +38,7 @@ def converted(notebook: Path) -> Iterator[tuple[str, str | bytes]]:
     )
     text, resources = MarkdownExporter(config=settings).from_filename(str(notebook))
     download = f"[Download this notebook]({notebook.name})"
-    heading, _, rest = STYLE.sub("", text).lstrip().partition("\n")
+    heading, _, rest = STYLE.sub("", text.replace(TABLE, "<table>")).lstrip().partition("\n")
     yield f"notebooks/{notebook.stem}.md", f"{heading}\n\n{download}\n{rest}"
     for name, data in resources["outputs"].items():
         yield f"notebooks/{name}", data

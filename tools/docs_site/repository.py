@@ -23,6 +23,7 @@ OUTSIDE = {
     "configs/README.md": "figure-sets.md",
     "configs/gallery.toml": "gallery.toml",
     "sample_images/LICENSES.md": "sample-images.md",
+    "tools/docs_site/site.css": "assets/site.css",
 }
 """Files outside docs/, and their places in the site."""
 
@@ -34,6 +35,9 @@ PLACES = {
 }
 
 FENCE = re.compile(r"^ {0,3}(```|~~~)")
+CODE = re.compile(r"`[^`]*`")
+ITEM = re.compile(r"([-*]|\d+\.) ")
+TEXT = re.compile(r"(?!#|[-*] |\d+\. )\S")
 LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 
 
@@ -52,8 +56,12 @@ def source_of(place: str) -> str:
     return outside.get(place, f"{DOCS}/{place}")
 
 
-def relinked(markdown: str, place: str) -> str:
-    """A page's text, with its links as they are in the site. Code blocks stay as they are."""
+def adapted(markdown: str, place: str) -> str:
+    """A page's text as MkDocs needs it: links as they are in the site, and Markdown of its dialect.
+
+    GitHub's dialect has lists right after a line of text, and bars escaped in code inside tables.
+    Code blocks stay as they are.
+    """
     folder = posixpath.dirname(source_of(place))
 
     def moved(link: re.Match[str]) -> str:
@@ -66,8 +74,15 @@ def relinked(markdown: str, place: str) -> str:
     lines, in_code = [], False
     for line in markdown.split("\n"):
         in_code ^= bool(FENCE.match(line))
-        lines.append(line if in_code or line.startswith("    ") else LINK.sub(moved, line))
+        text = line if in_code or line.startswith("    ") else LINK.sub(moved, line)
+        if ITEM.match(text) and not in_code and lines and TEXT.match(lines[-1]):
+            lines.append("")  # without it Python-Markdown does not see the list
+        lines.append(CODE.sub(_unescaped, text) if text.startswith("|") else text)
     return "\n".join(lines)
+
+
+def _unescaped(code: re.Match[str]) -> str:
+    return code[0].replace("\\|", "|")
 
 
 def heading_of(path: Path) -> str:
