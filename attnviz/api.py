@@ -95,7 +95,22 @@ def load_model(
     positions: Positions | str | None = None,
     **sizes: int,
 ) -> Backbone:
-    """A model by name, from a checkpoint, or both; ``sizes`` as ``--model-arg`` (depth=6, ...).
+    """A model by name, from a checkpoint, or both.
+
+    Args:
+        name: A name from ``attnviz models``, of a plain ViT in timm, or of a hub repository.
+        checkpoint: A file, or a folder of transformers or timm.
+        checkpoint_key: The network to take from a training checkpoint, as ``"student"``.
+        random_weights: An untrained model, the same in every run.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``.
+        precision: Of the matrix products: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+        positions: How position embeddings are resized: ``"original"``, ``"hf"`` or ``"timm"``; by
+            default as the source of the weights does it.
+        **sizes: Sizes of the model, as ``--model-arg``: ``depth=6``, ``heads=3``, ...
+
+    Returns:
+        The model in evaluation mode; ``info`` has its facts, ``notes`` what to know about its
+        weights.
 
     Raises:
         UsageError: A name, device, size or path that does not exist.
@@ -151,7 +166,15 @@ def prepare(
 def compute_maps(
     model: Backbone, images: Sequence[PreparedImage], command: CommandRequest
 ) -> list[Maps]:
-    """What a command asks for, for images of one input size, in one pass: one result an image.
+    """What a command asks for, for images of one input size, in one pass.
+
+    Args:
+        model: A loaded model.
+        images: Prepared images with inputs of one size.
+        command: A request, as ``HeadsRequest(layer=5)``.
+
+    Returns:
+        One result an image, in their order, equal to that of the image alone.
 
     Raises:
         UsageError: Something in the request is out of range for this model.
@@ -483,10 +506,21 @@ def draw(
     style: DrawStyle | None = None,
     **options: Any,
 ) -> tuple[Figure, ...]:
-    """The figure of some maps as matplotlib figures, one a page; usually one.
+    """The figure of some maps. Nothing is shown or written.
 
-    ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
-    patch), ``norm`` (matrix). Nothing is shown or written.
+    Args:
+        maps: What ``heads`` or another function returned.
+        image: The image that the maps are of.
+        model: The model that they are from.
+        style: Size, resolution, colours and scale; by default a page wide.
+        **options: Of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch),
+            ``norm`` (matrix).
+
+    Returns:
+        Figures of matplotlib, one a page; usually one.
+
+    Raises:
+        TypeError: An option that this kind of figure does not have.
     """
     figure_image = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
     return figures.draw(maps, figure_image, model.info, style or DrawStyle(), **options)

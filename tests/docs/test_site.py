@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import inspect
+import re
 from pathlib import Path
 
 import nbformat
@@ -62,6 +64,15 @@ def test_every_public_name_and_every_result_is_on_a_page() -> None:
         assert f".{kind.request.__name__}\n" in text["api/requests.md"]
     assert "`each_head` | `bool` | `False` |" in text["api/requests.md"]
     assert "::: attnviz.errors.UsageError" in text["api/errors.md"]
+
+
+@pytest.mark.parametrize("name", sorted(set(attnviz.__all__) - {"__version__"}))
+def test_the_docstring_of_a_public_name_gives_shapes_and_errors(name) -> None:
+    public = getattr(attnviz, name)
+    text = inspect.getdoc(public) or ""
+    assert "\nRaises:\n" in text
+    if name in KINDS:
+        assert re.search(r"\nReturns:\n .*\((gh|[A-Zn]), ", text)
 
 
 def test_the_gallery_shows_every_figure_with_the_command_that_draws_it() -> None:
