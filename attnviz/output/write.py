@@ -175,8 +175,9 @@ def write_npz(
 
     meta = np.array(to_json(provenance))
     with complete_file(path) as stream:
-        # numpy dates every member 1980-01-01, so that equal arrays are equal files.
-        np.savez(stream, allow_pickle=False, **arrays, meta=meta)
+        # numpy dates every member 1980-01-01, so that equal arrays are equal files. Before 2.1 it
+        # takes allow_pickle for the name of an array; numbers and text are never pickled.
+        np.savez(stream, **arrays, meta=meta)
     return WrittenFile(path, "data")
 
 
