@@ -21,4 +21,4 @@ def needs(package: str, least: str, why: str) -> pytest.MarkDecorator:
 OLD_TRANSFORMERS = older_than("transformers", "5")
 NEW_TRANSFORMERS = needs("transformers", "5", "how it gives hidden states and attentions")
 """In transformers 4 some models norm the last hidden state, or keep no attentions of a part."""
-WITHOUT_SYMPY = needs("torch", "2.9", "older ones import sympy themselves")
+WITHOUT_SYMPY = needs("torch", "2.14", "older ones import sympy themselves")
