@@ -13,7 +13,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from importlib.metadata import Distribution, PackageNotFoundError, PathDistribution, distribution
+from importlib.metadata import (
+    Distribution,
+    PackageNotFoundError,
+    PathDistribution,
+    distribution,
+    distributions,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,8 +70,7 @@ def install_alone(wheel: Path, place: Path) -> None:
             if name.endswith(".dist-info/METADATA")
         )
         required = closure(PathDistribution(metadata))
-    for package in required.values():
-        link(package, place / site)
+    link(required, place / site)
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
     call(*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel))
     call(*pip, "check")
@@ -95,14 +100,26 @@ def closure(root: Distribution) -> dict[str, Distribution]:
     return found
 
 
-def link(package: Distribution, site: Path) -> None:
-    """Every module and data file of a distribution, file by file: folders may be shared."""
-    for file in package.files or ():
-        if file.parts[0] == "..":  # a script or a manual page
-            continue
-        target = site / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(str(package.locate_file(file)))
+def link(required: dict[str, Distribution], site: Path) -> None:
+    """The modules and data of the required distributions, as links.
+
+    A folder is one link, unless another distribution has files in it: then each file is.
+    """
+    owners: dict[str, set[str]] = {}
+    for package in distributions():
+        name = canonicalize_name(package.name)  # read from its metadata each time
+        for file in package.files or ():
+            owners.setdefault(file.parts[0], set()).add(name)
+    for package in required.values():
+        for file in package.files or ():
+            top = file.parts[0]
+            if top == "..":  # a script or a manual page
+                continue
+            part = Path(top) if owners[top] <= required.keys() else Path(file)
+            target = site / part
+            if not target.is_symlink():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.symlink_to(str(package.locate_file(part)))
 
 
 def draw(commands: Path, place: Path) -> None:
