@@ -6,10 +6,8 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-EXPLORED := cat.jpg astronaut.jpg flower.png
 # As many test processes as there are cores, four at most: each imports torch.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
-SCENE := tests/data/demo_scenes/scene_000
 .PHONY: help demo test test-slow test-all check lint gallery figures bench docs site wheel baselines clean
 
 help: ## list the targets
@@ -49,25 +47,17 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-gallery: $(READY) ## compare the README's figures with what the code draws now
+gallery: $(READY) ## compare the README's figures and pages with what the code draws now
 	$(BIN)/attnviz render configs/gallery.toml --check
 
-figures: $(READY) ## draw the README's figures again: the set, and those of evolve and compare
+figures: $(READY) ## draw the README's figures and the explorer pages again
 	$(BIN)/attnviz render configs/gallery.toml --overwrite
-	$(BIN)/attnviz compare sample_images/car.png sample_images/flower.png --model demo --device cpu \
-		--show mean,heads,rollout,pca,k-pca,entropy --dpi 120 --name two --out docs/figures
-	$(BIN)/attnviz evolve docs/evolution/*.safetensors --model demo --device cpu --dpi 160 --width 4.8 \
-		--image $(SCENE).png --mask $(SCENE).mask.png --name emerging --out docs/figures --animation
 
 bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md
 	$(BIN)/python -m benchmarks --write
 
-docs: $(READY) ## write docs/cli.md from --help, explorer pages of three sample images, and the site
+docs: $(READY) ## write docs/cli.md from --help, and build the site
 	$(BIN)/python tools/generate_cli_docs.py
-	for image in $(EXPLORED); do \
-		$(BIN)/attnviz explore sample_images/$$image --model demo --quiet \
-			--out docs/explorer/$${image%.*}.html || exit 1; \
-	done
 	$(MAKE) --no-print-directory site
 
 # The theme's notice of its successor is not about this site.

@@ -25,6 +25,8 @@ class AttnvizError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(hint)  # what Python prints below the message of an uncaught error
 
     def __reduce__(self) -> tuple[type[AttnvizError], tuple[str, str]]:
         # Errors travel from worker processes; the default would drop the hint.

@@ -18,9 +18,10 @@ import torch
 
 from attnviz.attention.compute import compute
 from attnviz.attention.memory import free_bytes
-from attnviz.domain import Box, FitGeometry, RolloutOptions, Size
+from attnviz.domain import Box, DiscoverMethod, FitGeometry, RolloutOptions, Size
 from attnviz.domain.kinds import (
     CommandRequest,
+    DiscoverRequest,
     HeadsRequest,
     LayersRequest,
     PatchRequest,
@@ -42,6 +43,9 @@ COMMANDS: dict[str, CommandRequest] = {
     "rollout, no discard": RolloutRequest(options=RolloutOptions(discard_ratio=0)),
     "rollout, discard 0.9": RolloutRequest(),
     "score": ScoreRequest(),
+    "discover, LOST": DiscoverRequest(DiscoverMethod.LOST),
+    "discover, TokenCut": DiscoverRequest(DiscoverMethod.TOKENCUT),
+    "discover, spectral": DiscoverRequest(DiscoverMethod.SPECTRAL),
 }
 
 

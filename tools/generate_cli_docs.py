@@ -29,6 +29,7 @@ the same.
     attnviz eval IMAGES MASKS [options]
     attnviz evolve CHECKPOINT... --image IMAGE [options]
     attnviz explore IMAGE [-o FILE] [options]
+    attnviz registers INPUT... [-o FILE] [options]
     attnviz merge OUT PART...
     attnviz models
 
@@ -50,7 +51,7 @@ with its file and line. For instance:
 SHARED = """## Options of every figure command
 
 `attnviz eval` and `attnviz explore` have those of the panels Model and Images, and `--quiet` and
-`--config`.
+`--config`. `attnviz registers` also has those of the panel Drawing.
 `attnviz compare` and `attnviz evolve` have all but those of the panel Run; the weights of `evolve`
 are its arguments.
 """

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 class TokenLayout:
     """The N tokens of an image: ``prefix`` tokens, then the patches of ``grid``, row by row.
 
-    ``patch``: side of a patch in input pixels.
+    ``step``: distance between neighbouring patches in input pixels.
     """
 
     prefix: int
     grid: Size
-    patch: int
+    step: int
 
     @property
     def patches(self) -> int:
@@ -48,8 +48,7 @@ class TokenLayout:
 def layout_of(model: AttentionModel, batch: Tensor) -> TokenLayout:
     """The tokens that a model makes of each image of a (B, 3, h, w) batch."""
     info = model.info
-    grid = Size(batch.shape[-2] // info.patch, batch.shape[-1] // info.patch)
-    return TokenLayout(info.prefix, grid, info.patch)
+    return TokenLayout(info.prefix, info.grid_of(Size(*batch.shape[-2:])), info.step)
 
 
 def as_array(tensor: Tensor) -> FloatArray:

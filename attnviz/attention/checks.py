@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CommandRequest,
         FeaturesRequest,
         LayersRequest,
+        MatchRequest,
         RelevanceRequest,
         RolloutRequest,
         ScoreRequest,
@@ -44,6 +45,11 @@ def check_layer_and_heads(info: ModelInfo, request: Any) -> None:
         need_cls(info, Query.CLS)
     if hasattr(request, "layer"):
         choose_layer(info, request.layer)
+
+
+def check_layer(info: ModelInfo, request: Any) -> None:
+    """Raise UsageError unless the model has the request's layer."""
+    choose_layer(info, request.layer)
 
 
 def check_layers(info: ModelInfo, request: LayersRequest) -> None:
@@ -97,6 +103,27 @@ def check_features(info: ModelInfo, request: FeaturesRequest) -> None:
     threshold = request.outlier_threshold
     if threshold is not None and not threshold > 0:
         raise UsageError(f"outlier threshold {threshold:g} is not above 0")
+
+
+def default_match_layer(info: ModelInfo) -> int:
+    """The layer at three quarters of the depth (Amir et al. 2021: 9 of 12)."""
+    return info.depth * 3 // 4
+
+
+def match_layer(info: ModelInfo, request: MatchRequest) -> int:
+    """The layer of a request, from 0.
+
+    Raises:
+        UsageError: Out of range.
+    """
+    if request.layer is None:
+        return default_match_layer(info)
+    return choose_layer(info, request.layer)
+
+
+def check_match(info: ModelInfo, request: MatchRequest) -> None:
+    """Raise UsageError unless the model has the request's layer."""
+    match_layer(info, request)
 
 
 def check_relevance(info: ModelInfo, request: RelevanceRequest) -> None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnviz.attention.capture import AttentionModel
-    from attnviz.attention.relevance import Reference
     from attnviz.domain.kinds import CommandRequest
 
 
@@ -23,11 +22,11 @@ def compute(
     batch: Tensor,
     geometries: Sequence[FitGeometry],
     request: CommandRequest,
-    reference: Reference | None = None,
+    reference: Any = None,
 ) -> list[Maps]:
     """The maps that a request asks for, for each image of a (B, 3, h, w) batch.
 
-    reference: of the request's second image, where it has one.
+    reference: what the kind makes of the request's second image, where it has one.
 
     Raises:
         UsageError: Something is out of range for this model.
@@ -38,6 +37,8 @@ def compute(
     more: dict[str, Any] = {}
     if "cells" in kind.computed_with:
         more["cells"] = [query_cells(request, geometry) for geometry in geometries]
+    if "geometries" in kind.computed_with:
+        more["geometries"] = geometries
     if "reference" in kind.computed_with:
         more["reference"] = reference
     results: list[Maps] = resolve(kind.compute)(model, batch, request, **more)
@@ -63,6 +64,12 @@ def query_cells(request: Any, geometry: FitGeometry) -> list[tuple[int, int]]:
             )
     for x, y in request.points:
         cell = geometry.cell_at(y, x)
+        if cell is None and geometry.edge and geometry.in_region(y, x):
+            raise ImageError(
+                f"point x={x:g}, y={y:g} lies in the edge of {geometry.edge:g} input pixels that "
+                "has no cell, since patches overlap",
+                "choose a point further inside, or omit --stride",
+            )
         if cell is None:
             raise ImageError(
                 f"point x={x:g}, y={y:g} lies outside what the model sees of the image "

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from attnviz.attention.relative_bias import full_bias
 from attnviz.domain import LayerFactors
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from attnviz.domain import FloatArray
+    from attnviz.domain import FloatArray, RelativeBias
 
 BITS = 9.0
 """Bits per number that a layer may take before compression: 12 layers of ViT-S/8 at 224 pixels are
@@ -45,24 +46,28 @@ LIMIT = 32767
 """Largest integer that is stored."""
 
 
-def factorize(query: FloatArray, key: FloatArray) -> LayerFactors:
-    """Rotate and round one layer's scaled queries and keys, both (H, N, d) float32."""
+def factorize(query: FloatArray, key: FloatArray, bias: RelativeBias | None = None) -> LayerFactors:
+    """Rotate and round one layer's scaled queries and keys, both (H, N, d) float32.
+
+    bias: what the layer adds to its logits; it is kept as it is.
+    """
     with _one_thread():
         q, k = torch.from_numpy(query), torch.from_numpy(key)
         left, right = _balance(q.double(), k.double())  # H, N, R
         sample = _sample(left)  # H, S
         step = _step(left, right, _float16_error(q, k, sample))
-        exact = _attention(_rows(left, sample), right)
+        added = None if bias is None else _rows(full_bias(bias), sample)  # H, S, N
+        exact = _attention(_rows(left, sample), right, added)
         while True:
             rounded = (left / step).round_(), (right / step).round_()
-            approximate = _attention(_rows(rounded[0], sample) * step, rounded[1] * step)
+            approximate = _attention(_rows(rounded[0], sample) * step, rounded[1] * step, added)
             finest = 2 * max(part.abs().max().item() for part in rounded) >= LIMIT
             if finest or (approximate - exact).abs().max().item() <= ATTENTION_ERROR:
                 break
             step /= 2**0.25
         # H, N, R -> R, H, N
         integers = [part.permute(2, 0, 1).short().contiguous().numpy() for part in rounded]
-    return LayerFactors(integers[0], integers[1], step)
+    return LayerFactors(integers[0], integers[1], step, bias)
 
 
 @contextmanager
@@ -155,5 +160,6 @@ def _rows(values: Tensor, sample: Tensor) -> Tensor:
     return values.gather(1, sample[..., None].expand(-1, -1, values.shape[-1]))
 
 
-def _attention(query: Tensor, key: Tensor) -> Tensor:
-    return (query @ key.mT).softmax(dim=-1)
+def _attention(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
+    logits = query @ key.mT
+    return (logits if bias is None else logits + bias).softmax(dim=-1)

@@ -10,10 +10,12 @@ from pathlib import Path
 import torch
 
 from attnviz.attention.blocks import max_rows
+from attnviz.attention.discovery import BLOCK_VALUES
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
-from attnviz.domain import ModelInfo, RelevanceMethod, Size
+from attnviz.domain import DiscoverMethod, ModelInfo, RelevanceMethod, Size
 from attnviz.domain.kinds import (
     CommandRequest,
+    DiscoverRequest,
     MatrixRequest,
     RelevanceRequest,
     RolloutRequest,
@@ -146,6 +148,15 @@ def matrix_bytes(info: ModelInfo, tokens: int, request: MatrixRequest) -> int:
     return 2 * cells + (whole_bytes(heads, tokens) if request.whole else 0)
 
 
+def discover_bytes(_info: ModelInfo, tokens: int, request: DiscoverRequest) -> int:
+    """What the graph of the patches takes beyond the pass, in bytes; LOST needs rows alone."""
+    if request.method is DiscoverMethod.LOST:
+        return 5 * BLOCK_VALUES
+    # Cosines in float32; for TokenCut also their mask, and weights in float64.
+    each = 4 if request.method is DiscoverMethod.SPECTRAL else 4 + 1 + 8
+    return each * tokens * tokens
+
+
 def rollout_bytes(info: ModelInfo, tokens: int, request: RolloutRequest) -> int:
     """What the layers' matrices, or what makes them again, take beyond the pass, in bytes."""
     matrix = 4 * tokens * tokens
@@ -168,7 +179,8 @@ def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
     if needed <= WHOLE_LIMIT_BYTES:
         return
     fitting = math.isqrt(WHOLE_LIMIT_BYTES // whole_bytes(heads, 1))
-    side = math.isqrt(max(fitting - info.prefix, 1)) * info.patch
+    cells = math.isqrt(max(fitting - info.prefix, 1))
+    side = ((cells - 1) * info.step + info.patch) // info.patch * info.patch
     raise MemoryNeededError(
         f"the whole matrices of {heads} heads and {tokens:,} tokens take {needed / 1e9:.1f} GB, "
         f"more than the limit of {WHOLE_LIMIT_BYTES / 1e9:g} GB",
@@ -178,7 +190,8 @@ def check_whole(info: ModelInfo, heads: int, tokens: int) -> None:
 
 def tokens_of(info: ModelInfo, size: Size) -> int:
     """N of a model input size."""
-    return info.prefix + (size.height // info.patch) * (size.width // info.patch)
+    grid = info.grid_of(size)
+    return info.prefix + grid.height * grid.width
 
 
 def largest_side(
@@ -187,11 +200,12 @@ def largest_side(
     """Side in pixels of the largest square input that fits, a multiple of the patch."""
     low, high = 1, 1 << 14
     while low < high:
-        cells = (low + high + 1) // 2
-        if needed_bytes(info, info.prefix + cells * cells, command, device) <= SHARE * free:
-            low = cells
+        middle = (low + high + 1) // 2
+        tokens = tokens_of(info, Size(middle * info.patch, middle * info.patch))
+        if needed_bytes(info, tokens, command, device) <= SHARE * free:
+            low = middle
         else:
-            high = cells - 1
+            high = middle - 1
     return low * info.patch
 
 

@@ -48,7 +48,12 @@ def feature(info: ModelInfo, tokens: Tensor) -> Tensor:
     return tokens[:, 0] if info.has_cls else tokens[:, info.prefix :].mean(dim=1)
 
 
-def reference_of(model: AttentionModel, batch: Tensor, image: FigureImage) -> Reference:
+def reference_of(
+    model: AttentionModel,
+    batch: Tensor,
+    image: FigureImage,
+    _request: RelevanceRequest | None = None,
+) -> Reference:
     """The reference that an image makes; batch: (1, 3, h, w)."""
     with torch.no_grad():  # an inference tensor cannot be part of a target with a gradient
         return Reference(image, feature(model.info, model.run(batch).float())[0])

@@ -118,7 +118,7 @@ class DistanceSums:
     def __init__(self, layout: TokenLayout, heads: int, device: torch.device) -> None:
         self._prefix = layout.prefix
         self._grid = layout.grid
-        self._distances = distance_table(layout.grid, layout.patch).to(device)
+        self._distances = distance_table(layout.grid, layout.step).to(device)
         # Per patch query and head: sum of weight * distance, and sum of weight.
         self._sums = torch.zeros(layout.patches, heads, 2, device=device)
 
@@ -162,7 +162,7 @@ def prefix_rows(rows: slice, prefix: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def distance_table(grid: Size, patch: int) -> Tensor:
+def distance_table(grid: Size, step: int) -> Tensor:
     """Distances in input pixels between patches by column and offset, each beside a 1.
 
     (gw, (2 gh - 1) * gw, 2): the query's column; the row offset from -(gh - 1) to gh - 1 and the
@@ -173,5 +173,5 @@ def distance_table(grid: Size, patch: int) -> Tensor:
     dy = torch.arange(1 - grid.height, grid.height)
     dx = torch.arange(grid.width)[:, None] - torch.arange(grid.width)
     squares = (dy * dy)[:, None] + (dx * dx)[:, None, :]  # gw, 2 gh - 1, gw
-    pixels = squares.float().sqrt_().mul_(patch).flatten(1)
+    pixels = squares.float().sqrt_().mul_(step).flatten(1)
     return torch.stack([pixels, torch.ones_like(pixels)], dim=1).transpose(1, 2)

@@ -19,6 +19,7 @@ from attnviz.cli.argv import plain_arguments
 from attnviz.cli.commands import COMMANDS, about_command, load_command
 from attnviz.cli.config import CommandWithFile, typer_message
 from attnviz.cli.ending import INTERRUPTED
+from attnviz.cli.parameters import without_needless_coercion
 from attnviz.cli.streams import let_any_name_be_printed
 from attnviz.errors import AttnvizError
 
@@ -59,7 +60,7 @@ def command_with_options(name: str) -> Any:
     function = load_command(name)
     with_file = hasattr(function, "__signature__")
     single.command(name, cls=CommandWithFile if with_file else None)(function)
-    return typer.main.get_command(single)
+    return without_needless_coercion(typer.main.get_command(single))
 
 
 app = typer.Typer(
@@ -93,7 +94,7 @@ def _root(
 
 @cache
 def _program() -> Any:
-    return typer.main.get_command(app)
+    return without_needless_coercion(typer.main.get_command(app))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

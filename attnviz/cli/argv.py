@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnviz.domain.kinds import KINDS
+from attnviz.domain.options import option_fields
 from attnviz.domain.parse import INDEX_LIST
 
 if TYPE_CHECKING:
@@ -22,12 +24,13 @@ def plain_arguments(arguments: Sequence[str]) -> list[str]:
     """
     joined: list[str] = []
     rest = list(arguments)
+    choices = _CHOICES - _single_choices(arguments)
     while rest:
         argument = rest.pop(0)
         name, given, value = argument.partition("=")
         if argument.startswith("-f") and "," in argument and not given:
             name, given, value = "-f", "=", argument[2:]
-        if name in _CHOICES and (given or rest):
+        if name in choices and (given or rest):
             value = value if given else rest.pop(0)
             joined += [part for choice in value.split(",") for part in (name, choice.strip())]
             continue
@@ -41,6 +44,16 @@ def plain_arguments(arguments: Sequence[str]) -> list[str]:
             values.append(rest.pop(0))
         joined.append(",".join(values))
     return joined
+
+
+def _single_choices(arguments: Sequence[str]) -> frozenset[str]:
+    """Options of the command that is called that take one value, though others take several."""
+    command = next((each for each in arguments if each in KINDS), None)
+    if command is None:
+        return frozenset()
+    request: type = KINDS[command].request
+    options = option_fields(request)
+    return frozenset(f"--{each.name}" for each in options if not each.option.form.repeated)
 
 
 def _is_number(argument: str) -> bool:

@@ -28,7 +28,7 @@ def check_set(
 
     with tempfile.TemporaryDirectory(prefix="attnviz-check-") as name:
         drawn = Path(name)
-        folders = {place_of(figure, drawn): figure.request.output.folder for figure in figures}
+        folders = {place_of(figure, drawn): figure.planned.folder for figure in figures}
         report = _CheckReport(folders, diff_folder, tolerance, **printing)
         return report.consume(event for _, event in draw_set(figures, into=drawn))
 

@@ -8,13 +8,35 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
-from typing import NoReturn
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 INTERRUPTED = 130
 
 PATIENCE_SECONDS = 1.4
 """How long an interrupted run may take to stop by itself: it finishes the figures being drawn."""
+
+
+LAST_WORDS_SECONDS = 0.3
+"""How long saying the last words may take: the main thread may hold the terminal."""
+
+_last_words: list[Callable[[], None]] = []
+
+
+@contextmanager
+def last_words(say: Callable[[], None]) -> Iterator[None]:
+    """What an interrupted run still says if it has not come to its end in time.
+
+    A Ray cluster, for example, takes longer to shut down.
+    """
+    _last_words.append(say)
+    try:
+        yield
+    finally:
+        _last_words.remove(say)
 
 
 def leave(code: int) -> NoReturn:
@@ -61,6 +83,10 @@ def _end_when_interrupted(heard: int) -> None:
         pass
     time.sleep(PATIENCE_SECONDS)
     _end_children()
+    for say in tuple(_last_words):
+        saying = threading.Thread(target=say, daemon=True)
+        saying.start()
+        saying.join(LAST_WORDS_SECONDS)
     os._exit(INTERRUPTED)
 
 

@@ -10,38 +10,28 @@
     name = "cat"                    # optional: the figure is cat.heads.png
     threshold = 0.6
 
-Paths are relative to the file. A key of ``[defaults]`` reaches the commands that have it.
+Paths are relative to the file. A key of ``[defaults]`` reaches the commands that have it. For
+``evolve`` a figure has ``checkpoints`` and ``image``, for ``explore`` one ``image``.
 """
 
 from __future__ import annotations
 
-import os
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnviz.cli.commands.figure import figure_parser
-from attnviz.cli.config import (
-    CommandWithFile,
-    as_default,
-    options_of,
-    unknown_option,
-)
+from attnviz.cli.config import as_default, unknown_option
+from attnviz.cli.set_parsers import SetParser, below, expanded, placed_values, set_parsers
 from attnviz.cli.toml_file import TomlFile, load_toml
 from attnviz.domain import DEFAULT_OUT
 from attnviz.domain.config_source import ConfigSource, field_name
-from attnviz.domain.kinds import KINDS
 from attnviz.domain.near_names import did_you_mean
 from attnviz.errors import UsageError
 from attnviz.runs.figure_set import SetFigure
-from attnviz.storage import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from attnviz.domain.requests import RunRequest
+    from attnviz.runs.set_commands import AnyRequest
 
 _OF_RENDER = frozenset({"json", "quiet"})
 """Options that say what a run prints: attnviz render has them for all figures together."""
@@ -49,7 +39,7 @@ _OF_RENDER = frozenset({"json", "quiet"})
 _OF_FOLDERS = frozenset({"table", "summary", "engine", "ray_address", "cpus_per_model", "shard"})
 """Options about all images of a run, which a set of figures is not."""
 
-_PATHS = ("out", "checkpoint", "like")
+_NOT_HERE = _OF_RENDER | _OF_FOLDERS
 
 
 def read_figure_set(path: Path, *, overwrite: bool = False) -> list[SetFigure]:
@@ -77,10 +67,11 @@ def read_figure_set(path: Path, *, overwrite: bool = False) -> list[SetFigure]:
 
 
 def _check_defaults(file: TomlFile, defaults: Mapping[str, Any]) -> None:
-    everything = {name for command in _parsers().values() for name in _options(command)} - {"name"}
+    known = set_parsers().values()
+    everything = {name for parser in known for name in parser.options(_NOT_HERE)} - {"name"}
     for key in defaults:
         where = file.where("defaults", 0, key)
-        if key in ("command", "images", "name"):
+        if key in ("command", "images", "image", "checkpoints", "name"):
             raise UsageError(f"{where}: {key} belongs to a figure, not to all", "see [[figure]]")
         if field_name(key) not in everything:
             _refuse_options_of_runs(where, key)
@@ -90,37 +81,42 @@ def _check_defaults(file: TomlFile, defaults: Mapping[str, Any]) -> None:
 def _figure(file: TomlFile, number: int, *, overwrite: bool) -> SetFigure:
     table: Mapping[str, Any] = file.content["figure"][number]
     defaults: Mapping[str, Any] = file.content.get("defaults", {})
-    name, command = _command(file, number)
-    options = _options(command)
-    folder = file.path.parent
+    name, parser = _command(file, number)
+    options = parser.options(_NOT_HERE)
     values: dict[str, Any] = {"out": DEFAULT_OUT, "skip_existing": not overwrite}
     lines: dict[str, int] = {}
     for key, value in defaults.items():
-        if field_name(key) in options and key not in KINDS[name].unused:
+        if field_name(key) in options and key not in parser.unused:
             values |= as_default(file.where("defaults", 0, key), key, value, options)
     for key, value in table.items():
         where = file.where("figure", number, key)
-        if key in ("command", "images"):
+        if key in parser.own_keys:
             continue
         if field_name(key) not in options:
             _refuse_options_of_runs(where, key)
-            raise unknown_option(where, name, key, {**options, "images": None, "command": None})
+            raise unknown_option(where, name, key, {**options, **dict.fromkeys(parser.own_keys)})
         values |= as_default(where, key, value, options)
     for part in (file.keys_of("defaults"), file.keys_of("figure", number)):
         lines |= {field_name(key): line for key, line in part.items()}
-    values |= {key: _below(folder, values[key]) for key in _PATHS if key in values}
+    paths = {key: _paths(file, number, key) for key in parser.lists}
+    paths |= {key: _paths(file, number, key, single=True) for key in parser.texts}
+    image = next(iter(paths.values()))[0]
+    values = placed_values(name, file.path.parent, values, table, image)
     source = ConfigSource(file.path, lines, _line(file, number))
-    arguments = ["--", *(_below(folder, image) for image in _images(file, number))]
-    request: RunRequest = command.main(
-        args=arguments, prog_name=name, standalone_mode=False, default_map=values, obj=source
+    request: AnyRequest = parser.command.main(
+        args=parser.arguments(paths),
+        prog_name=name,
+        standalone_mode=False,
+        default_map=values,
+        obj=source,
     )
-    return SetFigure(request, source)
+    return SetFigure(request, source, skip_existing=values["skip_existing"])
 
 
-def _command(file: TomlFile, number: int) -> tuple[str, Any]:
+def _command(file: TomlFile, number: int) -> tuple[str, SetParser]:
     name = file.content["figure"][number].get("command")
     where = file.where("figure", number, "command")
-    known = _parsers()
+    known = set_parsers()
     if name is None:
         raise UsageError(f"{where}: the figure has no command", f"one of {', '.join(known)}")
     if not isinstance(name, str) or name not in known:
@@ -129,16 +125,22 @@ def _command(file: TomlFile, number: int) -> tuple[str, Any]:
     return name, known[name]
 
 
-def _images(file: TomlFile, number: int) -> list[str]:
-    images = file.content["figure"][number].get("images")
-    where = file.where("figure", number, "images")
-    if isinstance(images, str):
-        images = [images]
-    if not images or not isinstance(images, list) or not all(isinstance(i, str) for i in images):
-        raise UsageError(
-            f"{where}: images must be a list of images", 'for instance images = ["cat.jpg"]'
-        )
-    return images
+def _paths(file: TomlFile, number: int, key: str, *, single: bool = False) -> list[str]:
+    """The paths of a key as seen from here; ``single``: the one path of it."""
+    value = file.content["figure"][number].get(key)
+    where = file.where("figure", number, key)
+    paths = [value] if isinstance(value, str) else value
+    texts = isinstance(paths, list) and all(isinstance(each, str) for each in paths)
+    if not paths or not texts or (single and len(paths) > 1):
+        wanted, example = ("one path", "cat.jpg") if single else (f"a list of {key}", ["cat.jpg"])
+        if key == "checkpoints":
+            example = ["runs/*.pth"]
+        written = str(example).replace("'", '"') if isinstance(example, list) else f'"{example}"'
+        raise UsageError(f"{where}: {key} must be {wanted}", f"for instance {key} = {written}")
+    placed = [below(file.path.parent, each) for each in paths]
+    if key != "checkpoints":
+        return placed
+    return [path for each in placed for path in expanded(f"{where}: {key}", each)]
 
 
 def _line(file: TomlFile, number: int) -> int:
@@ -153,28 +155,3 @@ def _refuse_options_of_runs(where: str, key: str) -> None:
         raise UsageError(f"{where}: {key} is not an option of a figure", hint)
     if key in _OF_RENDER:
         raise UsageError(f"{where}: {key} is not an option of a figure", f"attnviz render --{key}")
-
-
-def _options(command: Any) -> dict[str, Any]:
-    found = options_of(command)
-    return {name: option for name, option in found.items() if name not in _OF_RENDER | _OF_FOLDERS}
-
-
-def _below(folder: Path, written: str) -> str:
-    """A path of the file as seen from here, without detours; links keep their meaning."""
-    if is_address(written):
-        return written
-    joined = os.path.join(folder, written)  # noqa: PTH118 - a Path would eat a trailing slash
-    direct = os.path.normpath(joined)
-    same = os.path.realpath(direct) == os.path.realpath(joined)
-    return direct if same else joined
-
-
-@lru_cache
-def _parsers() -> dict[str, Any]:
-    """The figure commands as parsers whose outcome is the request."""
-    app = typer.Typer(add_completion=False)
-    for name, kind in KINDS.items():
-        app.command(name, cls=CommandWithFile)(figure_parser(kind))
-    group: Any = typer.main.get_command(app)
-    return {name: group.commands[name] for name in KINDS}

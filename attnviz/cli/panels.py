@@ -105,5 +105,5 @@ class Given:
             value = self.values[request].get(each.field.name, each.default)
             if each.name in names and value != each.default:
                 raise UsageError(
-                    f"--{each.name} has no effect: {command} draws no overlay", "leave it out"
+                    f"--{each.name} has no effect on the figure of {command}", "leave it out"
                 )

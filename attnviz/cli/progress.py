@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
 LINE_SECONDS = 5.0
 """Least time between two lines of a log."""
+
+_NOTEBOOK_SECONDS = 0.1
+"""Least time between two states of a bar, each of which is a message to the browser."""
 
 
 class Progress(Protocol):
@@ -40,7 +45,16 @@ def make_progress(stream: TextIO, *, quiet: bool) -> Progress:
     """The display that suits the stream."""
     if quiet:
         return LineProgress(stream, seconds=float("inf"))
+    if in_notebook():
+        return NotebookProgress(stream)
     return BarProgress(stream) if stream.isatty() else LineProgress(stream)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
 
 
 class LineProgress:
@@ -106,14 +120,14 @@ class BarProgress:
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
+            Progress,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
-        from rich.progress import Progress as RichProgress
 
         self._console = Console(file=stream)
-        self._display = RichProgress(
+        self._display = Progress(
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
@@ -124,7 +138,7 @@ class BarProgress:
             redirect_stdout=False,
         )
         # Steps differ in length: the elapsed time says more than a guess at the remaining time.
-        self._step_display = RichProgress(
+        self._step_display = Progress(
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -144,12 +158,18 @@ class BarProgress:
         self._display.stop()
         self._step_display.stop()
 
+    def _show(self, display: RichProgress) -> None:
+        display.start()
+
+    def _refresh(self, display: RichProgress) -> None:
+        """Nothing: rich draws what has changed by itself."""
+
     def start(self, total: int) -> None:
         """Show the bar; a single image has none until its first step."""
         if total > 1:
             self._begun = time.monotonic()
             self._task = self._display.add_task("", total=total, rate="", failures="")
-            self._display.start()
+            self._show(self._display)
 
     def update(self, done: int, failed: int) -> None:
         """Move the bar."""
@@ -163,13 +183,15 @@ class BarProgress:
             rate=pace(rate) if finished else "",
             failures=f"{failed} failed" if failed else "",
         )
+        self._refresh(self._display)
 
     def step(self, name: str, done: int, total: int) -> None:
         """Move the bar of a single image."""
         if self._step_task is None:
             self._step_task = self._step_display.add_task("", total=total)
-            self._step_display.start()
+            self._show(self._step_display)
         self._step_display.update(self._step_task, completed=done, description=name)
+        self._refresh(self._step_display)
 
     def line(self, text: str) -> None:
         """Print a line above the bar."""
@@ -181,6 +203,42 @@ class BarProgress:
             self.line(text)
         else:
             print(text, file=stream, flush=True)
+
+
+class NotebookProgress(BarProgress):
+    """The same bar as the output of a notebook cell, where it stays when the run is through.
+
+    Rich's own display in a notebook needs ipywidgets, whose output is lost in a saved notebook.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._stream = stream
+        self._handle: Any = None
+        self._drawn = 0.0
+
+    def __exit__(self, *_exception: object) -> None:
+        """Leave the bar as it is at the end."""
+        if self._handle is not None:
+            shown = self._display if self._task is not None else self._step_display
+            self._handle.update(shown)
+
+    def _show(self, display: RichProgress) -> None:
+        from IPython import display as ipython
+
+        show: Any = ipython.display
+        self._drawn = time.monotonic()
+        self._handle = show(display, display_id=True)
+
+    def _refresh(self, display: RichProgress) -> None:
+        now = time.monotonic()
+        if now - self._drawn >= _NOTEBOOK_SECONDS:
+            self._drawn = now
+            self._handle.update(display)
+
+    def line(self, text: str) -> None:
+        """Print a line below the bar."""
+        print(text, file=self._stream, flush=True)
 
 
 def pace(rate: float) -> str:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from attnviz.cli.ending import last_words
 from attnviz.cli.progress import make_progress
 from attnviz.domain.events import (
     Done,
@@ -36,6 +37,7 @@ class Report:
     (``status``: done, skipped or failed), so that it can be piped. Progress, notes, tables and the
     summary go to standard error; ``quiet`` leaves only failures there, and the summary if there
     were any. ``may_be_empty``: a run without images is not a failure, as for a shard of few inputs.
+    ``tables``: print the numbers of a single image.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Report:
         as_json: bool = False,
         quiet: bool = False,
         may_be_empty: bool = False,
+        tables: bool = True,
         out: TextIO | None = None,
         err: TextIO | None = None,
     ) -> None:
@@ -52,6 +55,7 @@ class Report:
         self._may_be_empty = may_be_empty
         self._out = sys.stdout if out is None else out
         self._err = sys.stderr if err is None else err
+        self._tables = tables and not quiet
         self._progress: Progress = make_progress(self._err, quiet=quiet)
         self._total = 0
         self._done = 0
@@ -66,15 +70,14 @@ class Report:
         been cleared and the summary printed.
         """
         try:
-            with self._progress:
+            with self._progress, last_words(self._say_stopped):
                 for event in events:
                     self._take(event)
         except BrokenPipeError:
             # The reader of standard output has gone, and would not see a summary.
             raise
         except BaseException:
-            if self._finished:
-                self._say(f"stopped: {self._summary()}")
+            self._say_stopped()
             raise
         finally:
             # Clean up (workers, hooks) now, not when the generator is collected.
@@ -113,7 +116,7 @@ class Report:
         self._done += 1
         for note in event.notes:
             self._say(f"note: {note if event.images else _about(str(event.file.path), note)}")
-        if self._total == 1 and event.table and not self._quiet:
+        if self._total == 1 and event.table and self._tables:
             print_table(event.table, self._err)
         if self._as_json:
             self._emit({"status": "done", **event.record, "notes": list(event.notes)})
@@ -179,6 +182,10 @@ class Report:
         if self._failed:
             parts.append(f"{self._failed} failed")
         return ", ".join(parts)
+
+    def _say_stopped(self) -> None:
+        if self._finished:
+            self._say(f"stopped: {self._summary()}")
 
     def _say(self, line: str) -> None:
         if not self._quiet:

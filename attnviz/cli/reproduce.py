@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.commands import COMMANDS, load_command
@@ -13,11 +14,15 @@ from attnviz.output.name import literal
 from attnviz.output.plan import shortened_stem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
 _ADDED = {"npz": "--save-data", "gif": "--animation"}
 """What comes beside a figure, and the option that asks for it."""
+
+_OUT_IS_A_FILE = {"registers": ".json"}
+"""Commands whose ``--out`` names a file beside the figure, and how its name ends."""
+_PAGES = (".html", ".htm")
+_PAGE = ".explore.html"
 
 
 def redraw_command(record: Mapping[str, Any], figure: Path, *, every_option: bool = False) -> str:
@@ -40,23 +45,37 @@ def _arguments(record: Mapping[str, Any], figure: Path, *, every_option: bool) -
     largest = max(height * width for height, width in pictures_of(record).values())
     if largest > DEFAULT_MAX_PIXELS:
         yield from _option("max-pixels", largest)
+    images = list(pictures_of(record))
+    if figure.suffix.lower() in _PAGES:
+        if figure != PurePath(DEFAULT_OUT, f"{shortened_stem(_plain_stem(images[0]))}{_PAGE}"):
+            yield from _option("out", str(figure))
+    else:
+        yield from _destination(record, figure, images)
+    if "checkpoints" in record:
+        yield from _option("image", images[0])
+        images = [str(checkpoint["path"]) for checkpoint in record["checkpoints"]]
+    elif record["command"] in _OUT_IS_A_FILE:
+        images = list(map(str, record["inputs"]))
+    # "-" alone would be a list on standard input.
+    images = [f".{os.sep}-" if image == "-" else image for image in images]
+    yield from ("--", *images) if any(image.startswith("-") for image in images) else images
+
+
+def _destination(record: Mapping[str, Any], figure: Path, images: Sequence[str]) -> Iterator[str]:
+    """Format, folder and name of a figure."""
     suffix = figure.suffix.lower().removeprefix(".")
     if suffix in _ADDED:
         yield _ADDED[suffix]
     elif suffix != "png":
         yield from _option("format", suffix)
+    stem = _stem(figure, str(record["command"]))
+    if record["command"] in _OUT_IS_A_FILE:
+        yield from _option("out", str(figure.parent / f"{stem}{_OUT_IS_A_FILE[record['command']]}"))
+        return
     if str(figure.parent) != DEFAULT_OUT:
         yield from _option("out", str(figure.parent))
-    images = list(pictures_of(record))
-    stem = _stem(figure, str(record["command"]))
     if len(images) > 1 or stem != shortened_stem(_plain_stem(images[0])):
         yield from _option("name", literal(stem))
-    if "checkpoints" in record:
-        yield from _option("image", images[0])
-        images = [str(checkpoint["path"]) for checkpoint in record["checkpoints"]]
-    # "-" alone would be a list on standard input.
-    images = [f".{os.sep}-" if image == "-" else image for image in images]
-    yield from ("--", *images) if any(image.startswith("-") for image in images) else images
 
 
 def rows_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -101,8 +120,6 @@ def _option(name: str, value: Any) -> Iterator[str]:
 
 
 def _plain_stem(image: str) -> str:
-    from pathlib import PurePath
-
     return PurePath(PurePath(image).name).stem
 
 

@@ -15,9 +15,11 @@ from attnviz.domain.requests import (
     RunRequest,
 )
 from attnviz.errors import UsageError
+from attnviz.storage import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from attnviz.domain.kinds import Kind
 
@@ -43,11 +45,12 @@ def run_request(kind: Kind, given: Given, inputs: Sequence[str]) -> RunRequest:
         UsageError: A value that no model could honour.
     """
     given.refuse(DrawStyle, kind.unused, kind.name)
+    inputs, second = _split_pair(kind, given, inputs)
     output: OutputRequest = given.make(OutputRequest)
     engine: EngineRequest = given.make(EngineRequest)
     request: RunRequest = given.make(
         RunRequest,
-        command=given.make(kind.request).keeping_data(save_data=output.save_data),
+        command=given.make(kind.request, **second).keeping_data(save_data=output.save_data),
         model=model_request(given),
         inputs=given.make(InputRequest, inputs=tuple(inputs)),
         output=output,
@@ -55,6 +58,15 @@ def run_request(kind: Kind, given: Given, inputs: Sequence[str]) -> RunRequest:
         cluster=engine.cluster,
     )
     return request
+
+
+def _split_pair(
+    kind: Kind, given: Given, inputs: Sequence[str]
+) -> tuple[Sequence[str], dict[str, Path]]:
+    """The inputs without the second image of a pair, and that image, if it is one of them."""
+    if not kind.pair or len(inputs) < 2 or "like" in given.values[kind.request]:
+        return inputs, {}
+    return inputs[:-1], {"like": path_of(inputs[-1])}
 
 
 def model_request(given: Given) -> ModelRequest:

@@ -24,7 +24,9 @@ from attnviz.domain.choices import (
     DEFAULT_TOLERANCE,
     PAGE_INCHES,
     SUMMARY,
+    Descriptor,
     DiscardOrder,
+    DiscoverMethod,
     Engine,
     Fit,
     Fusion,
@@ -54,7 +56,7 @@ from attnviz.domain.evolution import (
     EvolutionMaps,
     Rows,
 )
-from attnviz.domain.explorer import LayerFactors, QueryKeys
+from attnviz.domain.explorer import LayerFactors, PairFactors, QueryKeys, RelativeBias
 from attnviz.domain.geometry import (
     Box,
     FitGeometry,
@@ -68,10 +70,12 @@ from attnviz.domain.image import (
     sha256_of,
 )
 from attnviz.domain.kinds import (
+    DiscoverMaps,
     FeaturesMaps,
     HeadsMaps,
     LayersMaps,
     Maps,
+    MatchMaps,
     MatrixMaps,
     PatchMaps,
     QkvMaps,
@@ -108,7 +112,10 @@ __all__ = [
     "ByteArray",
     "ComparedMap",
     "ComparedRow",
+    "Descriptor",
     "DiscardOrder",
+    "DiscoverMaps",
+    "DiscoverMethod",
     "DrawStyle",
     "Engine",
     "EvolutionMaps",
@@ -127,9 +134,11 @@ __all__ = [
     "LayersMaps",
     "MapKind",
     "Maps",
+    "MatchMaps",
     "MatrixMaps",
     "ModelInfo",
     "Norm",
+    "PairFactors",
     "Part",
     "PatchMaps",
     "Percentile",
@@ -140,6 +149,7 @@ __all__ = [
     "QkvMaps",
     "Query",
     "QueryKeys",
+    "RelativeBias",
     "RelevanceMaps",
     "RelevanceMethod",
     "RgbImage",

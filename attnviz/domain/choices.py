@@ -103,6 +103,14 @@ class RelevanceMethod(StrEnum):
     CONTRIBUTION = "contribution"
 
 
+class DiscoverMethod(StrEnum):
+    """How an object is found; see docs/definitions.md."""
+
+    LOST = "lost"
+    TOKENCUT = "tokencut"
+    SPECTRAL = "spectral"
+
+
 class MapKind(StrEnum):
     """The maps that a comparison can show."""
 
@@ -114,6 +122,10 @@ class MapKind(StrEnum):
     ROLLOUT = "rollout"
     SCORE = "score"
     RELEVANCE = "relevance"
+    DISCOVER = "discover"
+    LOST = "lost"
+    SPECTRAL = "spectral"
+    MATCH = "match"
     PCA = "pca"
     FOREGROUND = "foreground"
     NORM = "norm"
@@ -141,6 +153,15 @@ class Part(StrEnum):
     QUERY = "q"
     KEY = "k"
     VALUE = "v"
+
+
+class Descriptor(StrEnum):
+    """What describes a patch where patches are matched: one of its vectors, or its token."""
+
+    QUERY = "q"
+    KEY = "k"
+    VALUE = "v"
+    TOKENS = "tokens"
 
 
 class ImageFormat(StrEnum):

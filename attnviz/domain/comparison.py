@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from attnviz.domain.arrays import BoolArray, FloatArray
     from attnviz.domain.image import FigureImage
-    from attnviz.domain.kinds import RelevanceRequest, RolloutOptions
+    from attnviz.domain.kinds import MatchRequest, RelevanceRequest, RolloutOptions
     from attnviz.domain.kinds.kind import Arrays
     from attnviz.domain.model import ModelInfo
     from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
@@ -49,7 +49,8 @@ class ComparedMap:
     """One kind of map in one row.
 
     values (K, gh, gw): raw, K = 1 but for ``heads``, one a head; for components (gh, gw, 3).
-    foreground (gh, gw): the patches whose components are shown; None means all. layer: whose map
+    foreground (gh, gw): the patches whose components are shown, None means all; the object, where
+    one is discovered. layer: whose map
     it is; None for what is of all layers or of the model's output. cell: (row, column) of the patch
     that was asked for. rollout: the options of a rollout. reason: why there is no map of this
     image, with K = 0; None where there is one. caption: what the foot says about it.
@@ -147,10 +148,10 @@ class CompareRequest:
     """One figure of every image under every model.
 
     ``layer`` None: the last, or the output. ``layers``: every map of a layer once for each of
-    these. ``relevance``: what the map of that name is computed by.
+    these. ``relevance``, ``match``: what the maps of these names are computed by.
 
     Raises:
-        UsageError: Both ``layer`` and ``layers``, or relevance without its target.
+        UsageError: Both ``layer`` and ``layers``, or relevance or match without what it needs.
     """
 
     models: tuple[ModelRequest, ...]
@@ -161,6 +162,7 @@ class CompareRequest:
     style: DrawStyle = field(default_factory=SharedScaleStyle)
     layers: tuple[int, ...] | None = None
     relevance: RelevanceRequest | None = None
+    match: MatchRequest | None = None
 
     def __post_init__(self) -> None:
         if self.layer is not None and self.layers is not None:
@@ -172,6 +174,13 @@ class CompareRequest:
             )
         if self.relevance is not None and not shows_relevance:
             raise UsageError("--like, --class and --method need --show relevance")
+        if self.match is None and any(spec.kind is MapKind.MATCH for spec in self.shown):
+            raise UsageError("--show match needs a second image", "give --like SECOND.jpg")
+
+    @property
+    def second_images(self) -> tuple[RelevanceRequest | MatchRequest, ...]:
+        """What needs more than the image; a second image is the same in all."""
+        return tuple(each for each in (self.relevance, self.match) if each is not None)
 
 
 def comparison_options(request: CompareRequest) -> dict[str, Any]:
@@ -185,6 +194,7 @@ def comparison_options(request: CompareRequest) -> dict[str, Any]:
             "show": [str(spec) for spec in request.shown],
             "layer": request.layer,
             "layers": None if request.layers is None else ",".join(map(str, request.layers)),
+            "like": None if request.match is None else str(request.match.like),
             **({} if request.relevance is None else request_options(request.relevance)),
             **request_options(first, request.inputs, request.style),
             "model": [model.name for model in named if model.name is not None],

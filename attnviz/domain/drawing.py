@@ -131,6 +131,8 @@ class Provenance:
     ``evolve``.
     ``rows``: of a figure of several models or images, how each row was made; the rest of the
     record is then that of the first.
+    ``in_python``: made by a function of the Python interface, whose image or model may be in memory
+    alone, so that no command line draws it again.
     ``step``: of a model that was in training. ``checkpoints``: path and SHA-256 of each, where a
     figure shows several.
     """
@@ -148,6 +150,7 @@ class Provenance:
     step: int | None = None
     checkpoints: tuple[tuple[str, str], ...] = ()
     mask_sha256: str | None = None
+    in_python: bool = False
 
 
 @dataclass(frozen=True)

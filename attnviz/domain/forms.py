@@ -23,6 +23,7 @@ __all__ = [
     "LIMITS",
     "MODEL_ARGS",
     "OPTIONAL_COUNT",
+    "PAIRS",
     "PATH",
     "POINTS",
     "POSITIVE_CHANNELS",
@@ -61,6 +62,7 @@ POINTS = Form(
     metavar="X,Y",
     repeated=True,
 )
+PAIRS = Form(read=parse.parse_pairs, metavar="N|all")
 SHARE = number("0..1", above=0, most=1)
 SIZE = Form(read=lambda _option, text: parse.parse_size(text), write=str, metavar="S|HxW|original")
 WIDTH = Form(read=lambda _option, text: parse.parse_width(text), metavar="column|page|INCHES")

@@ -15,7 +15,7 @@ _ROUNDING = 1e-7
 """A mass that misses the threshold by less is float32 rounding and counts as reached."""
 
 OUTSIDE = -1
-"""The cell of a pixel that the model did not see."""
+"""The cell of a pixel that the model did not see, or that has none."""
 
 
 def mass_mask(values: FloatArray, threshold: float) -> BoolArray:
@@ -40,9 +40,10 @@ def mass_mask(values: FloatArray, threshold: float) -> BoolArray:
 def cell_numbers(geometry: FitGeometry) -> IntArray:
     """The cell under the centre of every pixel of the original image, counted row by row.
 
-    (height, width) int64; ``OUTSIDE`` where the model saw nothing (``--fit crop``).
+    (height, width) int64; ``OUTSIDE`` where the model saw nothing (``--fit crop``), or no cell is
+    (``--stride``).
     """
-    region, grid = geometry.region, geometry.grid
+    region, grid = geometry.covered, geometry.grid
     rows = _cells(geometry.original.height, region.top, region.bottom, grid.height)
     columns = _cells(geometry.original.width, region.left, region.right, grid.width)
     seen = (rows >= 0)[:, None] & (columns >= 0)[None, :]

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain.parse import in_range
+from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from enum import StrEnum
@@ -171,6 +172,36 @@ class OptionField:
             return None
         value = self.option.form.read(f"--{self.name}", given)
         return value if self.option.check is None else resolve(self.option.check)(value)
+
+    def take(self, value: Any) -> Any:
+        """The value of what Python code gave: as the request holds it, or as text; None is None.
+
+        Raises:
+            UsageError: As ``read``, or a value of another type.
+        """
+        if value is None or self.option.form is FLAG:
+            if value is None or isinstance(value, bool):
+                return value
+            raise self._not_a_value(value)
+        try:
+            return self.read(self._as_given(value))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise self._not_a_value(value) from error
+
+    def _as_given(self, value: Any) -> Any:
+        """The value as the command line would have given it."""
+        form = self.option.form
+        if form.repeated:
+            several = [value] if isinstance(value, str) else value
+            written = several if all(isinstance(each, str) for each in several) else None
+            return [form.type(each) for each in (form.write(value) if written is None else written)]
+        written = value if isinstance(value, str) else form.write(value)
+        if isinstance(written, bool | tuple | list | dict):
+            raise TypeError
+        return form.type(written)
+
+    def _not_a_value(self, value: Any) -> UsageError:
+        return UsageError(f"{self.name}: {value!r} is not a value of this option", self.option.help)
 
     def write(self, value: Any) -> Any:
         """The value as JSON, or None."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from attnviz.domain.choices import COLUMN_INCHES, NARROWEST_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
@@ -227,6 +227,21 @@ def parse_cells(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:
             raise UsageError(f"--at: {text!r} is not a patch", "write row,column from 0, e.g. 3,7")
         cells.append((int(parts[0]), int(parts[1])))
     return tuple(cells)
+
+
+def parse_pairs(option: str, text: str) -> int | Literal["all"]:
+    """A number of pairs from 1 up, or ``all``.
+
+    Raises:
+        UsageError: Anything else.
+    """
+    if text.strip().lower() == "all":
+        return "all"
+    if not re.fullmatch(r"\d{1,6}", text.strip(), re.ASCII) or int(text) < 1:
+        raise UsageError(
+            f"{option}: {text!r} is not a number of pairs", "write 10, for instance, or all"
+        )
+    return int(text)
 
 
 def parse_points(texts: Sequence[str]) -> tuple[tuple[float, float], ...]:

@@ -41,7 +41,7 @@ from attnviz.domain.forms import (
     choices,
     number,
 )
-from attnviz.domain.geometry import Size
+from attnviz.domain.geometry import Size, as_size
 from attnviz.domain.options import option, request_options, switch
 from attnviz.errors import UsageError
 
@@ -67,6 +67,8 @@ class ModelRequest:
 
     ``name`` None: whatever the checkpoint says it is, or the default model without one.
     ``positions`` None: the rule of the code that the weights come with.
+    ``stride``: in pixels; None is the patch, so that patches do not overlap.
+    ``test_registers``: a file of register neurons; ``register_count`` None: one register.
     ``args``: sizes of one's own (width, depth, heads, patch, ...) for a checkpoint.
 
     Raises:
@@ -114,6 +116,26 @@ class ModelRequest:
         "Whose rule resizes the position embedding to another grid.",
         show="the rule of the model's own code",
     )
+    stride: int | None = option(
+        None,
+        number("S", least=1, type=int),
+        "Distance between patches in pixels, a divisor of the patch: finer maps of patches that "
+        "overlap, for (patch / S)^4 times the work of attention.",
+        show="the patch",
+    )
+    test_registers: Path | None = option(
+        None,
+        PATH,
+        "Add test-time registers: a list of neurons that 'attnviz registers' wrote.",
+        metavar="FILE",
+        check="attnviz.domain.register_neurons:check_neurons",
+    )
+    register_count: int | None = option(
+        None,
+        number("N", least=1, type=int),
+        "How many test-time registers to add.",
+        show="1",
+    )
     verify: bool = switch(
         "Also check, for every image, that attention times V is the model's own output.",
         recorded=False,
@@ -122,14 +144,19 @@ class ModelRequest:
     def __post_init__(self) -> None:
         if self.random_weights and self.checkpoint is not None:
             raise UsageError("--random-weights and --checkpoint exclude each other")
+        if self.register_count is not None and self.test_registers is None:
+            raise UsageError("--register-count needs --test-registers")
 
 
 @dataclass(frozen=True)
 class InputRequest:
     """Which images, and how they become model inputs.
 
-    ``inputs``: files, folders, globs, or "-" for a list on standard input. ``shard``: only the
-    images that belong to it.
+    ``inputs``: files, folders, globs, or "-" for a list on standard input. ``size``: also any pair
+    of whole numbers, height and width. ``shard``: only the images that belong to it.
+
+    Raises:
+        UsageError: Not a size.
     """
 
     inputs: tuple[str, ...]
@@ -185,6 +212,7 @@ class InputRequest:
 
     def __post_init__(self) -> None:
         take_choices(self)
+        object.__setattr__(self, "size", as_size(self.size))
 
 
 @dataclass(frozen=True)
@@ -341,6 +369,8 @@ class RunRequest:
                 "--summary is of all images, and --shard takes a part of them",
                 "give each shard a --table, and join those with attnviz merge",
             )
+        if not self.command.draws_figure and self.output.formats != (ImageFormat.PNG,):
+            raise UsageError("--overlay-only writes PNG files", "leave --format out")
         if self.cluster is None:
             return
         if self.workers is not None:

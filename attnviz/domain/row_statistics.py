@@ -34,6 +34,12 @@ def focus(patches: FloatArray) -> FloatArray:
     return np.asarray(ratio, dtype=np.float32)
 
 
+def highest(values: FloatArray) -> Row:
+    """The highest value of maps (..., gh, gw), and where it is: the first in reading order."""
+    row, column = np.unravel_index(values.argmax(), values.shape)[-2:]
+    return {"max": float(values.max()), "max_row": int(row), "max_column": int(column)}
+
+
 def uniform_entropy(tokens: int) -> float:
     """Natural log of N: the largest entropy that a row over ``tokens`` tokens can have, in nats."""
     return math.log(tokens)
@@ -54,7 +60,7 @@ def map_rows(
     rows: list[Row] = []
     for index, values in enumerate(attention):
         row: dict[str, Any] = {
-            "max": float(values.max()),
+            **highest(values),
             "mean": float(values.mean()),
             "entropy": float(entropies[index]),
             "entropy_share": float(entropies[index]) / limit if limit else 0.0,

@@ -50,11 +50,13 @@ class Renderer:
 
     A process that dies fails only the image that it was drawing: the jobs that were queued behind
     it are drawn again, each in a process of its own, so that one bad image cannot fail the others.
+    figures: whether figures are drawn, for which the processes import matplotlib beforehand.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, figures: bool = True) -> None:
         self._workers = workers
-        self._pool = _start_pool(workers) if workers else None
+        self._figures = figures
+        self._pool = self._start() if workers else None
         self._folders: set[Path] = set()
 
     def __enter__(self) -> Self:
@@ -98,7 +100,7 @@ class Renderer:
             return pending.future.result()
         except BrokenExecutor:
             self._replace_pool()
-            pool = _start_pool(1)
+            pool = _start_pool(1, figures=self._figures)
             try:
                 return _submit(pool, pending.job).result()
             except BrokenExecutor as error:
@@ -113,7 +115,10 @@ class Renderer:
         """Start a new pool if a process that died has broken this one."""
         if self._pool is not None and getattr(self._pool, "_broken", False):
             self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = _start_pool(self._workers)
+            self._pool = self._start()
+
+    def _start(self) -> ProcessPoolExecutor:
+        return _start_pool(self._workers, figures=self._figures)
 
     def cancel(self) -> None:
         """Drop queued jobs, let running ones finish, and terminate those that take too long."""
@@ -176,12 +181,12 @@ def default_workers(images: int) -> int:
 _READY = threading.Event()
 
 
-def _context() -> multiprocessing.context.BaseContext:
+def _context(*, figures: bool = True) -> multiprocessing.context.BaseContext:
     # A fork server starts clean processes quickly and holds no torch; elsewhere they are spawned.
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload([_PRELOAD])
+        context.set_forkserver_preload([_PRELOAD] if figures else [])
     return context
 
 
@@ -202,8 +207,8 @@ def _start_fork_server() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start_pool(workers: int) -> ProcessPoolExecutor:
-    context = _context()
+def _start_pool(workers: int, *, figures: bool = True) -> ProcessPoolExecutor:
+    context = _context(figures=figures)
     if context.get_start_method() == "forkserver":
         _start_fork_server()
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)

@@ -46,7 +46,7 @@ class LocalRun:
         models = replicated(self.modelling, len(self.plans))
         readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         waiting: deque[tuple[ComputedImage, tuple[dict[str, Any], ...], Pending | None]] = deque()
-        with Renderer(workers) as renderer:
+        with Renderer(workers, figures=self.request.command.draws_figure) as renderer:
             try:
                 for outcome in models.outcomes(self._read_ahead(readers)):
                     if not isinstance(outcome, ComputedImage):

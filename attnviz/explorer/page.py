@@ -1,37 +1,23 @@
-"""The page: a template, a style sheet, scripts, and one block of data per layer, in one file.
-
-It loads nothing from elsewhere, and its content security policy forbids that. Whatever comes from
-outside (file names above all) is text: escaped here, set as text content by the scripts.
-"""
+"""The page of one image: the queries and keys behind its attention, a block per layer."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
 from dataclasses import dataclass
-from importlib.resources import files
-from string import Template
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 
-from attnviz.domain import DEFAULT_ALPHA
-from attnviz.domain.overlay import overlay_weight
-from attnviz.explorer.packing import compress, pack
+from attnviz.explorer.document import VERSION, display_facts, document, readable
+from attnviz.explorer.packing import compress, pack, pack_bias
 from attnviz.explorer.picture import data_address, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from attnviz.domain import ByteArray, LayerFactors, ModelInfo, Provenance, RolloutMaps
 
-CMAPS = ("inferno", "viridis", "magma", "cividis", "gray", "hot")
-"""Colour maps that a page offers: perceptually uniform ones, grey, and the older figures' hot."""
-
 SCRIPTS = (
+    "common.js",
     "data.js",
     "attention.js",
     "state.js",
@@ -44,9 +30,6 @@ SCRIPTS = (
     "main.js",
 )
 """In the order of the page: ``main.js``, the last, starts the page."""
-
-VERSION = 1
-"""Version of the format of a page's data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,32 +53,8 @@ class PageContent:
 def page(content: PageContent) -> bytes:
     """The whole file, in UTF-8."""
     facts, blocks = _facts(content)
-    style, script = _source("explore.css"), _scripts()
-    data = [_block("facts", _json(facts), "application/json")]
-    data.append(_block("record", content.record.replace("<", "\\u003c"), "application/json"))
-    data += [_block(name, text, "text/plain") for name, text in blocks.items()]
-    text = Template(_source("template.html")).substitute(
-        title=html.escape(f"{_readable(content.name)} - attention explorer"),
-        policy=html.escape(policy(style, script)),
-        style=style,
-        script=script,
-        data="\n".join(data),
-    )
-    return text.encode("utf-8")
-
-
-def policy(style: str, script: str) -> str:
-    """The content security policy: this style sheet, this script, images in the page; no more."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src '{_hash(style)}'",
-            f"script-src '{_hash(script)}'",
-            "img-src data: blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
+    title = f"{readable(content.name)} - attention explorer"
+    return document("template.html", SCRIPTS, title, facts, content.record, blocks)
 
 
 def token_names(info: ModelInfo) -> list[str]:
@@ -105,21 +64,23 @@ def token_names(info: ModelInfo) -> list[str]:
     return names + [f"R{number}" for number in range(1, info.registers + 1)]
 
 
-def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
+def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the scripts read at the start, and the compressed blocks that they read when needed."""
     info = content.provenance.model
     layers = content.layers.values()
-    blocks = {f"layer-{i}": _base64(pack(layer)) for i, layer in content.layers.items()}
+    blocks = {f"layer-{i}": pack(layer) for i, layer in content.layers.items()}
+    biases = {i: layer.bias for i, layer in content.layers.items() if layer.bias is not None}
+    blocks |= {f"bias-{i}": pack_bias(bias) for i, bias in biases.items()}
     if content.rollout is not None:
         prefix = content.rollout.at_depth_prefix
         patches = content.rollout.at_depth.reshape(prefix.shape[0], -1)
         rows = np.ascontiguousarray(np.concatenate([prefix, patches], axis=1), "<f4")  # K, N
-        blocks["rollout"] = _base64(compress(rows.tobytes()))
+        blocks["rollout"] = compress(rows.tobytes())
     image = seen(content.pixels, content.provenance.geometry)
     facts = {
         "version": VERSION,
-        "name": _readable(content.name),
-        "model": ", ".join([info.title, *(["mean and std assumed"] * info.statistics_assumed)]),
+        "name": readable(content.name),
+        "model": ", ".join([info.title, *info.remarks, *_overlap(content.provenance)]),
         "random": info.random_weights,
         "grid": list(content.provenance.geometry.grid),
         "prefix": token_names(info),
@@ -128,12 +89,20 @@ def _facts(content: PageContent) -> tuple[dict[str, Any], dict[str, str]]:
         "depth": info.depth,
         "ranks": [layer.query.shape[0] for layer in layers],
         "steps": [layer.step for layer in layers],
+        "biases": list(biases),
         "rollout": _rollout_facts(content.rollout),
         "picture": {"width": image.width, "height": image.height, "address": data_address(image)},
-        "cmaps": {name: _base64(_table(name)) for name in CMAPS},
-        "overlay": {"alpha": DEFAULT_ALPHA, "weights": _overlay_weights()},
+        **display_facts(),
     }
     return facts, blocks
+
+
+def _overlap(provenance: Provenance) -> list[str]:
+    """How far apart the patches are where they overlap, and what of the image has no cell."""
+    if provenance.model.stride is None:
+        return []
+    edge = f"{provenance.geometry.edge:g} input px at the edges have no cell and are not shown"
+    return [provenance.model.patches_text, edge]
 
 
 def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:
@@ -147,53 +116,3 @@ def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:
         "residual": options.residual,
         "discard": options.discard_ratio,
     }
-
-
-def _table(name: str) -> bytes:
-    """A colour map as 256 triples of red, green, blue, one byte each."""
-    colours = np.asarray(mpl.colormaps[name](np.arange(256) / 255, bytes=True))
-    return np.ascontiguousarray(colours[:, :3]).tobytes()
-
-
-def _overlay_weights() -> list[float]:
-    """The weight of each of the 256 colours over the image, at full opacity."""
-    levels = np.linspace(0, 1, 256, dtype=np.float32)
-    return [round(weight, 5) for weight in overlay_weight(levels, 1.0).tolist()]
-
-
-def _source(name: str) -> str:
-    return files("attnviz.explorer").joinpath("web", name).read_text(encoding="utf-8")
-
-
-def _scripts() -> str:
-    """All scripts as one, in a scope of their own."""
-    parts = [_source(name) for name in SCRIPTS]
-    return "\n".join(('"use strict";', "{", *parts, "}", ""))
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    """JSON that is safe inside a script element: no ``<``, so no end tag and no comment."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
-def _block(name: str, text: str, kind: str) -> str:
-    return f'<script type="{kind}" id="{name}">{text}</script>'
-
-
-def _readable(name: str) -> str:
-    """The name without what no font shows: control characters, and bytes that are not text."""
-    return "".join(_characters(name))
-
-
-def _characters(name: str) -> Iterator[str]:
-    for character in name:
-        yield character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PIL import Image
@@ -24,15 +25,15 @@ QUALITY = 88
 
 
 def seen(pixels: ByteArray, geometry: FitGeometry) -> Image.Image:
-    """The region that the model saw, un-squashed, at its own size or ``LONGEST``.
+    """What the cells cover of the image, un-squashed, at its own size or ``LONGEST``.
 
-    Its edges are those of the grid of cells.
+    That is all that the model saw, but for the edges where patches overlap.
     """
-    region = geometry.region
+    region = geometry.covered
     height, width = region.bottom - region.top, region.right - region.left
     scale = min(1.0, LONGEST / max(height, width))
     size = Size(max(1, round(height * scale)), max(1, round(width * scale)))
-    return Image.fromarray(visible_region(pixels, geometry, size))
+    return Image.fromarray(visible_region(pixels, replace(geometry, region=region), size))
 
 
 def data_address(image: Image.Image) -> str:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         DrawStyle,
         FigureImage,
         FloatArray,
-        HeadsMaps,
         Maps,
         ModelInfo,
     )
+    from attnviz.domain.kinds import CommandRequest
 
 __all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
 
@@ -47,11 +47,18 @@ def draw_comparison(rows: Sequence[ComparedRow], style: DrawStyle) -> tuple[Figu
     return comparison(rows, style)
 
 
-def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tuple[ByteArray, ...]:
-    """The image with each head's map over it, at its own size, without axes or text."""
-    from attnviz.figures.parts.overlay import overlay_images as images
+def overlay_images(
+    maps: Maps, image: FigureImage, style: DrawStyle, request: CommandRequest
+) -> dict[str, ByteArray]:
+    """The image with each map over it, at its own size, without axes or text.
 
-    return images(maps, image, style)
+    By the part of its file name: ``head3``. Only of kinds with ``overlays``.
+    """
+    reference = kind_of(maps).overlays
+    if reference is None:
+        raise TypeError(f"{kind_of(maps).name} has no overlays")
+    overlays: dict[str, ByteArray] = resolve(reference)(maps, image, style, request)
+    return overlays
 
 
 def draw_distributions(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnviz.domain import MapKind, Scale
+from attnviz.figures.discover import mask_edges
 from attnviz.figures.features import similarity_limits
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import RANDOM, layer_text, sheet_of
-from attnviz.figures.parts.components import PERCENTILES_TEXT, components_panel
+from attnviz.figures.parts.component_colours import PERCENTILES_TEXT
+from attnviz.figures.parts.components import components_panel
 from attnviz.figures.parts.grid import Column, Row, draw_grid
 from attnviz.figures.parts.panels import empty_panel, image_panel, map_panel, panel_aspect
 from attnviz.figures.parts.scale import Limits, common_limits, scale_text
@@ -32,6 +35,10 @@ _TITLES = {
     MapKind.ROLLOUT: ("Rollout",),
     MapKind.SCORE: ("Token score", "Score"),
     MapKind.RELEVANCE: ("Relevance",),
+    MapKind.DISCOVER: ("Object, TokenCut", "TokenCut"),
+    MapKind.LOST: ("Object, LOST", "LOST"),
+    MapKind.SPECTRAL: ("Object, spectral", "Spectral"),
+    MapKind.MATCH: ("Cosine to nearest", "Nearest"),
     MapKind.PCA: ("PCA of tokens", "PCA"),
     MapKind.FOREGROUND: ("PCA of foreground", "Foreground"),
     MapKind.NORM: ("Norm of tokens", "Norm"),
@@ -54,6 +61,8 @@ _FAR_FROM_ZERO = (
     MapKind.VALUE_NORM,
 )
 """Kinds whose values are close to each other: on a scale from 0 all maps would look alike."""
+_OBJECTS = (MapKind.DISCOVER, MapKind.LOST, MapKind.SPECTRAL)
+_SIGNED = (MapKind.RELEVANCE, *_OBJECTS)
 _VECTORS = (MapKind.QUERY_PCA, MapKind.KEY_PCA, MapKind.VALUE_PCA)
 
 
@@ -80,7 +89,9 @@ def _columns(
     """The columns, and the panels of every row: the image, then one per map and head."""
     one_image = len({row.image.name for row in rows}) == 1 and not _titles_name_images(rows)
     columns = [Column((theme.printable(rows[0].image.name) if one_image else "Picture",))]
-    panels: list[list[Panel | None]] = [[image_panel(row.image, _marks(row))] for row in rows]
+    panels: list[list[Panel | None]] = [
+        [_placed(image_panel(row.image, _marks(row)), row)] for row in rows
+    ]
     scales = _scales(rows, style)
     for name in rows[0].maps:
         maps = [row.maps[name] for row in rows]
@@ -90,8 +101,14 @@ def _columns(
         for index in range(count):
             columns.append(Column(_titles(name, maps, index), limits, group))
             for row, compared, line in zip(rows, maps, panels, strict=True):
-                line.append(_panel(row, compared, index, limits, style))
+                panel = _panel(row, compared, index, limits, style)
+                line.append(None if panel is None else _placed(panel, row))
     return columns, panels
+
+
+def _placed(panel: Panel, row: ComparedRow) -> Panel:
+    """A panel whose cells lie where those of the row do."""
+    return replace(panel, margins=row.image.geometry.margins)
 
 
 def _scales(rows: Sequence[ComparedRow], style: DrawStyle) -> dict[str, Limits | None]:
@@ -151,10 +168,10 @@ def _limits(maps: Sequence[ComparedMap], style: DrawStyle) -> Limits | None:
         return None
     values = [each.values for each in maps]
     lowest = min(float(each.min()) for each in values)
-    if maps[0].kind is MapKind.COSINE and style.scale is Scale.SHARED:
+    if maps[0].kind in (MapKind.COSINE, MapKind.MATCH) and style.scale is Scale.SHARED:
         return similarity_limits(lowest)
     limits = common_limits(values, style)
-    if maps[0].kind is MapKind.RELEVANCE and lowest < 0 and style.scale is Scale.SHARED:
+    if maps[0].kind in _SIGNED and lowest < 0 and style.scale is Scale.SHARED:
         return Limits(lowest, limits.high) if limits else None
     if maps[0].kind in _FAR_FROM_ZERO and limits and style.scale is Scale.SHARED:
         return Limits(min(lowest, 0.99 * limits.high), limits.high)
@@ -172,21 +189,23 @@ def _panel(
         return None
     grid = row.image.geometry.grid
     edges = () if compared.cell is None else (cell_mark(*compared.cell, grid),)
+    if compared.foreground is not None:
+        edges = (mask_edges(compared.foreground),)
     return map_panel(("",), compared.values[index], style, limits, edges=edges)
 
 
 def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     """The foot: each model once, with each of its input sizes and its layer; then the scale."""
-    sizes: dict[tuple[str, int, str], dict[str, None]] = {}
+    sizes: dict[tuple[str, str, str], dict[str, None]] = {}
     for row in rows:
         geometry = row.image.geometry
         size, grid = geometry.model_input, geometry.grid
         sizes_text = f"{theme.size_text(size)} ({theme.size_text(grid)} patches)"
-        key = (_label(row), row.model.patch, _layer_text(row))
+        key = (_label(row), _patches(row), _layer_text(row))
         sizes.setdefault(key, {})[sizes_text] = None
     parts = [
-        f"{label}: patches of {patch} px, input {', '.join(texts)}{layer}"
-        for (label, patch, layer), texts in sizes.items()
+        f"{label}: {patches}, input {', '.join(texts)}{layer}"
+        for (label, patches, layer), texts in sizes.items()
     ]
     maps = _present(rows)
     of_output = [
@@ -207,6 +226,8 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     if style.scale is Scale.SHARED:
         scale = "one colour scale per kind of map"
     parts.append(scale)
+    if any(kind in _OBJECTS for kind in kinds):
+        parts.append("object: what its mask, outlined, is cut from")
     if any(compared.is_colours for compared in maps):
         tokens = ["tokens"] * (MapKind.PCA in kinds or MapKind.FOREGROUND in kinds)
         vectors = ["vectors"] * any(kind in _VECTORS for kind in kinds)
@@ -217,12 +238,20 @@ def _caption(rows: Sequence[ComparedRow], style: DrawStyle) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
+def _patches(row: ComparedRow) -> str:
+    """The size of the patches, and where they overlap how far apart they are."""
+    model, geometry = row.model, row.image.geometry
+    if model.stride is None:
+        return f"patches of {model.patch} px"
+    every = f"patches of {model.patch} px every {model.stride} px"
+    return f"{every} (no cell at the edges: {geometry.edge:g} px)"
+
+
 def _label(row: ComparedRow) -> str:
-    """What the model is called, and what was assumed of it."""
+    """What the model is called, what was assumed of it, and what was added to it."""
     model = row.model
     shape = [f"shape of {model.shape}"] if model.shape else []
-    assumed = ["mean and std assumed"] if model.statistics_assumed else []
-    return ", ".join([row.label, *shape, *assumed])
+    return ", ".join([row.label, *shape, *model.remarks])
 
 
 def _present(rows: Sequence[ComparedRow]) -> list[ComparedMap]:

@@ -236,4 +236,4 @@ def _object(mask: BoolArray | None, image: FigureImage) -> tuple[Edges, ...]:
     size = np.array([region.right - region.left, region.bottom - region.top])
     runs = [(run * stride - origin) / size for run in mask_outline(mask[::stride, ::stride])]
     inside = tuple(run for run in runs if run.min() >= -1e-6 and run.max() <= 1 + 1e-6)
-    return (Edges(inside, "#ffffff", "#000000", 0.6),) if inside else ()
+    return (Edges(inside, "#ffffff", "#000000", 0.6, on_image=True),) if inside else ()

@@ -10,7 +10,8 @@ from attnviz.domain import Scale
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
-from attnviz.figures.parts.components import PERCENTILES_TEXT, components_panel
+from attnviz.figures.parts.component_colours import PERCENTILES_TEXT
+from attnviz.figures.parts.components import components_panel
 from attnviz.figures.parts.histogram import split_histogram
 from attnviz.figures.parts.masks import mask_outline
 from attnviz.figures.parts.panels import (

@@ -19,7 +19,7 @@ from attnviz.figures.parts.caption import (
 )
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.masks import mask_outline
-from attnviz.figures.parts.overlay import by_head, model_view
+from attnviz.figures.parts.overlay import by_head, model_view, on_cells
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
@@ -115,7 +115,8 @@ def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Pane
 def _by_head_pixels(
     image: FigureImage, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
 ) -> ByteArray:
-    return by_head(model_view(image, size), attention, colours, alpha)
+    view = model_view(image, size)
+    return on_cells(view, image.geometry, lambda part: by_head(part, attention, colours, alpha))
 
 
 def _mask_panels(maps: HeadsMaps, image: FigureImage, threshold: float) -> list[Panel]:

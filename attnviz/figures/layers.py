@@ -57,7 +57,7 @@ def draw_layers(
         prefix_text(maps.prefix, model),
     ]
     sheet = sheet_with_caption(model, image, style, parts)
-    _overview(sheet, maps, image)
+    _overview(sheet, maps, image, compact=each_head)
     if each_head:
         rows = [Heading((f"Layer {layer}",)) for layer in maps.layers]
         draw_head_table(sheet, rows, maps.heads, maps.attention, panel_aspect(image), shared)
@@ -80,8 +80,11 @@ def draw_layers(
     return sheet.figures()
 
 
-def _overview(sheet: Sheet, maps: LayersMaps, image: FigureImage) -> None:
-    """The image and, beside or below it, the curves over depth with their legend."""
+def _overview(sheet: Sheet, maps: LayersMaps, image: FigureImage, *, compact: bool) -> None:
+    """The image and, beside or below it, the curves over depth with their legend.
+
+    compact: leaves as much of the page as possible to the maps.
+    """
     limit = math.log(maps.tokens)
     colours = [theme.head_colour(head) for head in maps.heads]
     lines = partial(curve_lines, positions=maps.layers, colours=colours)
@@ -92,7 +95,7 @@ def _overview(sheet: Sheet, maps: LayersMaps, image: FigureImage) -> None:
     if maps.distance is not None:
         heading = "Attention distance by layer, px"
         plots.append(partial(lines, values=maps.distance, heading=heading))
-    overview(sheet, image_panel(image), panel_aspect(image), plots)
+    overview(sheet, image_panel(image), panel_aspect(image), plots, compact=compact)
     head_legend(sheet, maps.heads)
     sheet.skip(0.07)
 

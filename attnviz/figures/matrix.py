@@ -95,7 +95,7 @@ def _maps_on_picture(maps: MatrixMaps, image: FigureImage, style: DrawStyle) -> 
 
     ``style.scale`` is about attention weights, so entropies always have their own scale.
     """
-    entropy = maps.token_entropy.mean(axis=0)[maps.prefix :].reshape(maps.grid)
+    entropy = maps.patch_entropy
     panels = [
         image_panel(image),
         map_panel(("Entropy of each patch", "Entropy"), entropy, style, None),

@@ -11,11 +11,8 @@ from attnviz.domain import Part, Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import SIGNED_CMAP, ColourScale, shared_bar, ticked_bar
-from attnviz.figures.parts.components import (
-    PERCENTILES_TEXT,
-    components_overlay,
-    components_panel,
-)
+from attnviz.figures.parts.component_colours import PERCENTILES_TEXT
+from attnviz.figures.parts.components import components_overlay, components_panel
 from attnviz.figures.parts.layout import GAP, MARGIN, Rect
 from attnviz.figures.parts.matrix_panels import draw_border, names_along
 from attnviz.figures.parts.panels import (

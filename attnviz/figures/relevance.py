@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.domain import DEFAULT_CMAP, RelevanceMethod, Scale, Size
+from attnviz.domain import RelevanceMethod, Scale, Size
+from attnviz.figures.overlays import relevance_scale
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import prefix_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
-from attnviz.figures.parts.overlay import enlarge, model_view, overlay
+from attnviz.figures.parts.overlay import enlarge, model_view, on_cells, overlay
 from attnviz.figures.parts.panels import (
     Panel,
     image_panel,
@@ -21,7 +21,7 @@ from attnviz.figures.parts.panels import (
     panel_aspect,
     panel_rows,
 )
-from attnviz.figures.parts.scale import Limits, common_limits, scale_text
+from attnviz.figures.parts.scale import Limits, scale_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
 
 _WHITE = 255
-_SIGNED_CMAP = "RdBu_r"
 _METHODS = {
     RelevanceMethod.CHEFER: "attention \u00d7 gradient (Chefer 2021)",
     RelevanceMethod.GRADIENT_ROLLOUT: "gradient rollout",
@@ -52,15 +51,13 @@ def draw_relevance(
     Contributions are signed: their colour scale is symmetric about 0, and the overlay is clear
     where they are small.
     """
-    if maps.signed and style.cmap == DEFAULT_CMAP:
-        style = replace(style, cmap=_SIGNED_CMAP)
-    limits, scale = _scale(maps, style)
+    style, limits = relevance_scale(maps, style)
     joined = "sum" if maps.signed else "mean"
     parts = [
         *_target_text(maps),
         _METHODS[maps.method],
         f"{joined} of {len(maps.heads)} heads" if len(maps.heads) > 1 else f"head {maps.heads[0]}",
-        scale,
+        _scale_text(maps, style),
         _rest_text(maps, model),
     ]
     sheet = sheet_with_caption(model, image, style, parts)
@@ -85,12 +82,11 @@ def draw_relevance(
 _TITLES = ("Relevance", "Relevance on picture")
 
 
-def _scale(maps: RelevanceMaps, style: DrawStyle) -> tuple[Limits | None, str]:
-    """The limits of the shared colour bar, if there is one, and the scale as the foot states it."""
+def _scale_text(maps: RelevanceMaps, style: DrawStyle) -> str:
+    """The colour scale as the foot states it."""
     if maps.signed and style.scale is not Scale.FIXED:
-        most = float(np.abs(maps.relevance).max()) or 1.0
-        return Limits(-most, most), "one colour scale, the same below and above 0"
-    return common_limits([maps.relevance], style), scale_text(style)
+        return "one colour scale, the same below and above 0"
+    return scale_text(style)
 
 
 def _target_text(maps: RelevanceMaps) -> list[str]:
@@ -128,5 +124,9 @@ def _signed_overlay(
     image: FigureImage, values: FloatArray, limits: Limits, style: DrawStyle, size: Size
 ) -> ByteArray:
     """Signed values over the image, with more weight the further from 0."""
-    sampled = enlarge(values, size, style.interpolation)
-    return overlay(model_view(image, size), sampled, limits, style.cmap, style.alpha, signed=True)
+
+    def draw(pixels: ByteArray) -> ByteArray:
+        sampled = enlarge(values, Size(*pixels.shape[:2]), style.interpolation)
+        return overlay(pixels, sampled, limits, style.cmap, style.alpha, signed=True)
+
+    return on_cells(model_view(image, size), image.geometry, draw)

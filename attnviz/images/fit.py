@@ -28,8 +28,9 @@ import numpy as np
 from PIL import Image
 
 from attnviz.domain import Box, Fit, FitGeometry, PreparedImage, Size
+from attnviz.domain.geometry import as_size
 from attnviz.errors import UsageError
-from attnviz.images.sizes import as_size, check_size
+from attnviz.images.sizes import check_size
 
 if TYPE_CHECKING:
     from attnviz.domain import ByteArray, FloatArray, ModelInfo, RgbImage
@@ -85,6 +86,7 @@ def prepare(
     """
     size = as_size(size)
     geometry = plan_fit(image.size, info.patch, info.native_size, size, fit)
+    geometry = replace(geometry, stride=info.stride)
     content = _resample(image.pixels, geometry, info.interpolation)
     tensor = np.zeros((3, *geometry.model_input), dtype=np.float32)
     height, width = content.shape[:2]

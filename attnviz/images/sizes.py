@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attnviz.domain import Fit, Size
+from attnviz.domain.geometry import as_size
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,23 +30,3 @@ def check_size(patch: int, size: SizeRequest, fit: Fit) -> None:
                 f"size {side} is not a multiple of the patch size {patch}, which --fit {fit} needs",
                 f"the nearest are {below} and {below + patch}",
             )
-
-
-def as_size(size: object) -> SizeRequest:
-    """The size as the other functions take it: any pair of whole numbers is height and width.
-
-    Raises:
-        UsageError: Not a size.
-    """
-    if size is None or size == "original":
-        return None if size is None else "original"
-    try:
-        if isinstance(size, Sequence) and not isinstance(size, str):
-            height, width = map(operator.index, size)
-            return Size(height, width)
-        return operator.index(size)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise UsageError(
-            f"size {size!r} is not a size",
-            'give the shorter side, (height, width), "original", or None for the native size',
-        ) from None

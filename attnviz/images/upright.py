@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from PIL import ExifTags, Image
-
-if TYPE_CHECKING:
-    from PIL.ImageFile import ImageFile as PillowFile
 
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -20,7 +15,7 @@ _TURNS = {
 }
 
 
-def orientation_of(image: PillowFile) -> int:
+def orientation_of(image: Image.Image) -> int:
     """EXIF orientation, 1 where it is missing or its block is damaged. Asked after loading.
 
     Pillow turns TIFF upright while loading, and the HEIC plug-in does; both then report 1.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.domain import ModelInfo, PreparedImage, Size
+from attnviz.domain.model import AddedRegisters
 from attnviz.domain.process import available_cores, process_is_ours
+from attnviz.domain.register_neurons import RegisterNeurons
+from attnviz.domain.requests import ModelRequest
+from attnviz.errors import UsageError
+from attnviz.models.added_registers import RegisterEdit, check_neurons, output_projections
 from attnviz.models.device import exact_float32
 from attnviz.models.head import ClassHead
+from attnviz.models.overlap import overlapping
 from attnviz.models.positions import PositionTable
 from attnviz.models.precision import product_type, products_in
 
@@ -24,9 +31,11 @@ class Backbone:
 
     ``info`` holds the facts read from the loaded module. The module is in evaluation mode, needs no
     gradients, and is never changed by a run. ``notes`` are lines that a user should see once.
-    ``head``: the classifier that came with the weights, if any. ``offset``: whether the model's own
+    ``head``: the classifier that came with the weights, if any. ``request``: what loads the same
+    model again; None where nothing does. ``offset``: whether the model's own
     code resizes positions by the scale factor (n + 0.1) / M, as DINO's does. ``dtype``: the number
-    type of the matrix products in its blocks; input and tokens are float32.
+    type of the matrix products in its blocks; input and tokens are float32. ``neurons``: those of
+    the registers that ``info.test_registers`` counts.
     """
 
     def __init__(
@@ -37,24 +46,78 @@ class Backbone:
         offset: bool,
         notes: tuple[str, ...] = (),
         head: ClassHead | None = None,
+        neurons: RegisterNeurons | None = None,
     ) -> None:
         parameter = next(module.parameters())
         self.module = module
         self.info = info
         self.notes = notes
         self.head = head
+        self.request: ModelRequest | None = None
         self.device = parameter.device
         self.dtype = product_type(module)
         self._offset = offset
         self._positions = self._position_table()
+        self._neurons = neurons
+        self._registers = self._register_edit()
+
+    def __repr__(self) -> str:
+        info = self.info
+        facts = f"patch {info.patch}, width {info.width}, {info.depth} layers, {info.heads} heads"
+        line = f"{info.title}: {facts}"
+        # The note on loaded weights says the same, and more.
+        said = any(note.startswith(line) for note in self.notes)
+        return "\n".join(self.notes if said else (f"{line}, from {info.weights}", *self.notes))
 
     def _position_table(self) -> PositionTable:
         return PositionTable(
             self.module,
             self.info.positions,
             by_offset=self._offset,
-            registers=self.info.registers,
+            registers=self.info.trained_registers,
         )
+
+    def _register_edit(self) -> RegisterEdit | None:
+        added = self.info.test_registers
+        if self._neurons is None or added is None:
+            return None
+        return RegisterEdit(self.module, self.info, self._neurons, added)
+
+    def with_test_registers(self, neurons: RegisterNeurons, count: int = 1) -> Backbone:
+        """The same model, sharing its module, with ``count`` registers added at test time.
+
+        Their activations are those of ``neurons`` (``attnviz registers``); ``info.prefix`` and
+        ``info.registers`` count them.
+
+        Raises:
+            UsageError: The neurons are those of other weights, or the model has such registers.
+            UnsupportedModelError: Its tokens have no place for a register.
+        """
+        if self.info.test_registers is not None:
+            raise UsageError(f"{self.info.name} has test-time registers already")
+        layers = output_projections(self.blocks, self.info.name)
+        check_neurons(neurons, self.info, layers[0].in_features)
+        added = AddedRegisters(count, len(neurons.neurons), neurons.digest)
+        head = self.head and self.head.behind(self.info.prefix, count)
+        classes = 0 if head is None else head.classes
+        info = replace(self.info.with_registers(added), classes=classes)
+        return Backbone(
+            self.module,
+            info,
+            offset=self._offset,
+            notes=(*self.notes, f"{info.name}: {added}"),
+            head=head,
+            neurons=neurons,
+        )
+
+    @property
+    def output_projections(self) -> list[nn.Linear]:
+        """The layer of each block's MLP that reads its neurons.
+
+        Raises:
+            UnsupportedModelError: Blocks whose MLP is not a part of its own.
+        """
+        return output_projections(self.blocks, self.info.name)
 
     @property
     def blocks(self) -> Sequence[nn.Module]:
@@ -80,10 +143,11 @@ class Backbone:
 
     def run(self, batch: Tensor) -> Tensor:
         """The plain forward pass: (B, 3, h, w) to the tokens after the last norm, (B, N, width)."""
-        height, width = batch.shape[-2:]
-        grid = Size(height // self.info.patch, width // self.info.patch)
+        grid = self.info.grid_of(Size(*batch.shape[-2:]))
         products = products_in(self.dtype, self.module, self.device)
-        with self.exact_arithmetic(), self._positions.at(grid), products:
+        registers = self._registers.active() if self._registers else nullcontext()
+        overlap = overlapping(self.module, self.info.patch, self.info.stride)
+        with self.exact_arithmetic(), self._positions.at(grid), overlap, registers, products:
             forward: Any = self.module.forward_features
             tokens: Tensor = forward(batch)
             return tokens
@@ -97,6 +161,7 @@ class Backbone:
         self.module = self.module.to(torch.device(device))
         self.device = next(self.module.parameters()).device
         self._positions = self._position_table()
+        self._registers = self._register_edit()
         return self
 
     def replica(self) -> Backbone:
@@ -109,6 +174,7 @@ class Backbone:
             offset=self._offset,
             notes=self.notes,
             head=self.head,
+            neurons=self._neurons,
         )
 
     def batch(self, images: Sequence[PreparedImage]) -> Tensor:

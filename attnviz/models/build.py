@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,10 +32,21 @@ _ONE_SOFTMAX = "its attention is not one softmax per head and cannot be shown ex
 
 def import_timm() -> Any:
     """The module timm; without torch's compiler in a process that runs attnviz alone."""
-    with without_compiler():
+    with without_compiler(), without_bar_warning():
         import timm
     imports_done()
     return timm
+
+
+@contextlib.contextmanager
+def without_bar_warning() -> Iterator[None]:
+    """Imports in this block do not warn that a notebook without ipywidgets shows plain bars.
+
+    tqdm does so when the hub's package is imported, whether or not anything is downloaded.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        yield
 
 
 def find_family(timm_name: str) -> str | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import DEFAULT_MODEL, ModelInfo, Positions, Size
 from attnviz.domain.near_names import near_names, suggestion
-from attnviz.errors import UnknownModelError
+from attnviz.errors import UnknownModelError, UsageError
 
 if TYPE_CHECKING:
     from attnviz.domain.requests import ModelRequest
@@ -192,6 +192,9 @@ def known_info(request: ModelRequest) -> ModelInfo | None:
     }
     sizes |= {name: value for name, value in request.args.items() if name in sizes}
     registers = request.args.get("registers", spec.registers)
+    if request.test_registers is not None:
+        registers += request.register_count or 1
+    stride = stride_of(request.stride, sizes["patch"])
     return ModelInfo(
         name=spec.name,
         timm_name=spec.timm_name,
@@ -207,7 +210,25 @@ def known_info(request: ModelRequest) -> ModelInfo | None:
         weights="",
         random_weights=request.random_weights,
         classes=0 if request.checkpoint is None else sys.maxsize,
+        stride=stride,
     )
+
+
+def stride_of(stride: int | None, patch: int) -> int | None:
+    """The stride of patches that overlap; None for that of patches side by side.
+
+    Raises:
+        UsageError: It does not divide the patch.
+    """
+    if stride is None or stride == patch:
+        return None
+    if patch % stride:
+        divisors = [str(side) for side in range(1, patch + 1) if patch % side == 0]
+        raise UsageError(
+            f"--stride {stride} does not divide the patch of {patch} pixels",
+            f"it can be {', '.join(divisors)}",
+        )
+    return stride
 
 
 def packaged_weights(spec: ModelSpec) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -56,6 +56,22 @@ class ClassHead:
             pooled = self._norm(tokens[:, part.tokens].float().mean(dim=1))  # B, width
             logits = logits + pooled @ part.weight.T
         return logits
+
+    def behind(self, prefix: int, count: int) -> ClassHead | None:
+        """The same classifier where ``count`` more tokens follow the first ``prefix``.
+
+        What read the patches reads them where they are then; the added tokens are not read. None
+        for one that reads all tokens.
+        """
+        if prefix and any(part.tokens == slice(0, None) for part in self._parts):
+            return None
+        parts = [
+            replace(part, tokens=slice(prefix + count, None))
+            if part.tokens == slice(prefix, None)
+            else part
+            for part in self._parts
+        ]
+        return ClassHead(tuple(parts), self._bias, self._norm)
 
     def reads(self, tokens: int) -> Tensor:
         """With what weight each of N tokens is read, every part counting the same: (N,), sum 1."""

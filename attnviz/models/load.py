@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from attnviz.domain import ModelInfo, Positions
+from attnviz.domain.register_neurons import read_neurons
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import CheckpointError, UsageError
 from attnviz.models import build
@@ -15,11 +16,12 @@ from attnviz.models.adapt import adapted
 from attnviz.models.architecture import native_size, size_of
 from attnviz.models.assign import load_strictly, move
 from attnviz.models.backbone import Backbone, keep_to_available_cores
-from attnviz.models.catalogue import ModelSpec
+from attnviz.models.catalogue import ModelSpec, stride_of
 from attnviz.models.choose import Choice, Weights, choose_model, find_weights
 from attnviz.models.device import arithmetic_of, choose_device, torch_dtype
 from attnviz.models.head import class_head
 from attnviz.models.identify import check_against
+from attnviz.models.overlap import check_overlap
 from attnviz.models.precision import product_type
 from attnviz.models.weights.checkpoint import Checkpoint
 from attnviz.models.weights.hub import repository_of
@@ -27,6 +29,9 @@ from attnviz.models.weights.inferred import Source
 
 _BY_OFFSET = (Source.DINO, Source.DINOV2)
 """Layouts whose code resizes positions by the scale factor (n + 0.1) / M."""
+
+ASSUMED = "nothing says how"
+"""How the note on pixel statistics begins that are assumed."""
 
 
 def load_backbone(request: ModelRequest) -> Backbone:
@@ -40,7 +45,10 @@ def load_backbone(request: ModelRequest) -> Backbone:
     """
     choose_device(request.device)
     keep_to_available_cores()
-    return assemble(request, find_weights(request))
+    with build.without_bar_warning():
+        backbone = assemble(request, find_weights(request))
+    backbone.request = request
+    return backbone
 
 
 def assemble(request: ModelRequest, weights: Weights) -> Backbone:
@@ -84,7 +92,15 @@ def assemble(request: ModelRequest, weights: Weights) -> Backbone:
         arithmetic=arithmetic_of(product_type(module)),
     )
     offset = rule is Positions.ORIGINAL and _scales_by_offset(choice.spec, checkpoint, info)
-    return Backbone(module, info, offset=offset, notes=notes, head=head)
+    stride = stride_of(request.stride, info.patch)
+    if stride is not None:
+        check_overlap(module, info.name)
+        info = dataclasses.replace(info, stride=stride)
+    backbone = Backbone(module, info, offset=offset, notes=notes, head=head)
+    if request.test_registers is None:
+        return backbone
+    neurons = read_neurons(request.test_registers)
+    return backbone.with_test_registers(neurons, request.register_count or 1)
 
 
 def _build(choice: Choice, checkpoint: Checkpoint | None) -> tuple[Any, tuple[str, ...]]:
@@ -169,6 +185,7 @@ def _described(info: ModelInfo, choice: Choice, checkpoint: Checkpoint, origin: 
         info,
         weights=name,
         weights_sha256=checkpoint.sha256,
+        checkpoint_key=checkpoint.key,
         shape=choice.shape,
         statistics_assumed=preprocessing is None and choice.unnamed,
     )
@@ -205,5 +222,5 @@ def _assumed(info: ModelInfo, checkpoint: Checkpoint) -> tuple[str, ...]:
     if not info.statistics_assumed:
         return ()
     mean, std = (",".join(f"{value:g}" for value in values) for values in (info.mean, info.std))
-    wants = f"nothing says how {checkpoint.title} wants its pixels"
+    wants = f"{ASSUMED} {checkpoint.title} wants its pixels"
     return (f"{wants}: mean {mean} and std {std} are assumed; see --mean and --std",)

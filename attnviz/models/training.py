@@ -1,4 +1,4 @@
-"""A snapshot of a model in training, as a backbone of its own that the training never notices.
+"""A snapshot of a live module, as a backbone of its own that its owner never notices.
 
 The live model is only read: it is not run, hooked, switched to evaluation mode or moved. Its
 snapshot is another module whose parameters are views of the live ones, so it costs no second set of
@@ -14,7 +14,7 @@ import copy
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from attnviz.domain import Positions, Size
 from attnviz.domain.requests import ModelRequest
 from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.models import build
+from attnviz.models.adapters import HOOKS, merged_layers, with_merged
 from attnviz.models.assign import move
 from attnviz.models.backbone import Backbone
 from attnviz.models.build import FAMILIES
@@ -35,7 +36,7 @@ from attnviz.models.choose import Weights
 from attnviz.models.load import assemble
 from attnviz.models.weights import hf_config, huggingface
 from attnviz.models.weights.checkpoint import Checkpoint, convert_original, infer_original
-from attnviz.models.weights.networks import preferred
+from attnviz.models.weights.networks import plain_name, preferred
 
 _IMAGENET: dict[str, Any] = {
     "mean": (0.485, 0.456, 0.406),
@@ -64,11 +65,30 @@ def snapshot_backbone(model: nn.Module, name: str | None = None) -> Backbone:
     if any(hasattr(parameter, "full_tensor") for parameter in live.parameters()):
         raise UsageError(
             f"the parameters of {name} are spread over processes",
-            "gather them into a model of one process and watch that",
+            "gather them into a model of one process and give that",
         )
-    if any(base.__module__ in _TIMM for base in type(live).__mro__):
-        return _copied(live, name)
-    return _rebuilt(live, name)
+    if not is_timms(live) and (family := _other_family(live)):
+        raise UnsupportedModelError(
+            f"{name} is not supported (timm's {family})",
+            "supported are timm's ViT, DeiT, BEiT, CLIP, SigLIP and EVA models, whose blocks "
+            "attend once over all tokens of the image",
+        )
+    merged = merged_layers(live)
+    snapshot = _copied(live, name, merged) if is_timms(live) else _rebuilt(live, name, merged)
+    if merged:
+        snapshot.notes = (*snapshot.notes, f"{name}: adapters merged in {len(merged)} layers")
+    return snapshot
+
+
+def is_timms(live: nn.Module) -> bool:
+    """Whether the module runs timm's own code, so that a copy of it is what is shown."""
+    return any(base.__module__ in _TIMM for base in type(live).__mro__)
+
+
+def _other_family(live: nn.Module) -> str:
+    """The module of timm that a class is from; empty for code of others."""
+    module = type(live).__module__
+    return module.removeprefix("timm.models.") if module.startswith("timm.models.") else ""
 
 
 @contextmanager
@@ -118,7 +138,7 @@ def find_backbone(model: nn.Module) -> nn.Module:
         names = ", ".join(root.removesuffix(".") for root in chosen)
         raise UsageError(
             f"{type(model).__name__} holds {len(chosen)} Vision Transformers: {names}",
-            "watch one of them",
+            "give one of them",
         )
     return _plain(backbones[chosen[0]])
 
@@ -129,9 +149,11 @@ def _plain(part: nn.Module) -> nn.Module:
 
 
 def _is_vit(part: nn.Module) -> bool:
-    original = hasattr(getattr(part, "patch_embed", None), "proj") and hasattr(part, "blocks")
-    torchvision = hasattr(part, "conv_proj") and hasattr(part, "encoder")
-    embeddings = getattr(part, "embeddings", None)
+    # Its own parts: wrappers of peft and of the compiler answer for what is inside them as well.
+    own = part._modules  # noqa: SLF001
+    original = hasattr(own.get("patch_embed"), "proj") and "blocks" in own
+    torchvision = "conv_proj" in own and "encoder" in own
+    embeddings = own.get("embeddings")
     hf = any(hasattr(embeddings, name) for name in ("patch_embeddings", "patch_embedding"))
     return original or torchvision or hf
 
@@ -145,11 +167,11 @@ def _device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def _copied(live: Any, name: str) -> Backbone:
+def _copied(live: Any, name: str, merged: Mapping[str, nn.Module]) -> Backbone:
     """The same modules once more, without their hooks, around views of the same parameters."""
     if live.patch_embed.proj.weight.shape[1] != 3:
         raise UnsupportedModelError(f"{name} does not take images of 3 channels")
-    snapshot: Any = copy.deepcopy(live, _known(live))
+    snapshot: Any = copied(live, merged)
     snapshot = snapshot.eval().requires_grad_(requires_grad=False)
     if hasattr(snapshot, "grad_checkpointing"):
         snapshot.grad_checkpointing = False
@@ -163,9 +185,14 @@ def _copied(live: Any, name: str) -> Backbone:
     return Backbone(snapshot, info, offset=False)
 
 
-def _known(live: nn.Module) -> dict[int, Any]:
+def copied(live: nn.Module, merged: Mapping[str, nn.Module]) -> nn.Module:
+    """The module once more, around views of the same tensors, without hooks and adapters."""
+    return copy.deepcopy(live, _known(live, merged))
+
+
+def _known(live: nn.Module, merged: Mapping[str, nn.Module]) -> dict[int, Any]:
     """What a deep copy shall take for things it meets: views of tensors, and no hooks."""
-    memo: dict[int, Any] = {}
+    memo: dict[int, Any] = {id(live.get_submodule(name)): merged[name] for name in merged}
     for part in live.modules():
         for parameter in part._parameters.values():  # noqa: SLF001
             if parameter is not None:
@@ -174,7 +201,7 @@ def _known(live: nn.Module) -> dict[int, Any]:
             if isinstance(value, Tensor):
                 memo[id(value)] = value.detach()
         for attribute, value in vars(part).items():
-            if attribute.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")):
+            if attribute.endswith(HOOKS):
                 memo[id(value)] = OrderedDict()
     # A compiled part stands for the one that it was made of.
     for part in reversed(list(live.modules())):
@@ -192,10 +219,11 @@ def _take_any_size(snapshot: Any) -> None:
         embed.output_fmt = type(embed.output_fmt)("NHWC")
 
 
-def _rebuilt(live: nn.Module, name: str) -> Backbone:
+def _rebuilt(live: nn.Module, name: str, merged: Mapping[str, nn.Module]) -> Backbone:
     """A model of timm's, of the layout that the live tensors are named after."""
     path = Path(name)
-    tensors = dict(live.state_dict())
+    stored = with_merged(live.state_dict(), merged)
+    tensors = {plain_name(name): tensor for name, tensor in stored.items()}
     if huggingface.is_layout(tensors):
         config = _config_of(live)
         source = hf_config.source_of(config, path)
@@ -209,7 +237,7 @@ def _rebuilt(live: nn.Module, name: str) -> Backbone:
         path, (), name, None, source, tensors, inferred, None, None, unused, None
     )
     request = ModelRequest(checkpoint=path, device=str(_device_of(live)))
-    snapshot = assemble(request, Weights(checkpoint=checkpoint))
+    snapshot = assemble(request, Weights(checkpoint=checkpoint, origin="a module in memory"))
     snapshot.head = None  # as of timm's models: a classifier in training is not shown
     snapshot.info = replace(snapshot.info, name=name, shape="", classes=0)
     return snapshot

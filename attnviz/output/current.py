@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 
 IDENTITY = (
     *("command", "model", "weights", "weights_sha256", "image_sha256", "like_sha256"),
-    *("options", "size", "mask_sha256"),
+    *("options", "size", "mask_sha256", "neurons_sha256"),
 )
 """The entries of a record that decide what a figure shows."""
 
-_LOCATIONS = ("checkpoint", "like", "mask")
+_LOCATIONS = ("checkpoint", "like", "mask", "test-registers")
 """Options that say where something is; its hash says what it is."""
 
 
 def identity(provenance: Provenance) -> dict[str, Any]:
-    """The entries ``IDENTITY`` of the record, those that it has."""
-    record = json.loads(to_json(provenance))
+    """The entries ``IDENTITY`` of the record, those that it has.
+
+    Without test-time registers ``neurons_sha256`` is None, so that figures with some differ.
+    """
+    record = {"neurons_sha256": None, **json.loads(to_json(provenance))}
     return {key: record[key] for key in IDENTITY if key in record}
 
 
@@ -74,11 +77,12 @@ def rows_up_to_date(
     options: Mapping[str, Any],
     rows: Sequence[tuple[str, str | None]],
     like_sha256: str | None = None,
+    neurons_sha256: str | None = None,
 ) -> bool:
     """The same of a figure of several rows: made with these options, of these rows in this order.
 
     rows: SHA-256 of the image and of the weights, None for random weights. like_sha256: of the
-    second image.
+    second image. neurons_sha256: of the neurons of test-time registers.
     """
     wanted = [list(row) for row in rows]
     for path in recorded_paths(plan, output):
@@ -86,6 +90,8 @@ def rows_up_to_date(
         if record is None or record.get("options") != options:
             return False
         if record.get("like_sha256") != like_sha256:
+            return False
+        if record.get("neurons_sha256") != neurons_sha256:
             return False
         made = [[row["image_sha256"], row["weights_sha256"]] for row in record.get("rows", ())]
         if made != wanted:
@@ -107,6 +113,6 @@ def _sidecar_up_to_date(
 
 
 def recorded_paths(plan: OutputPlan, output: OutputRequest) -> list[Path]:
-    """The files of an image that carry a record: each format's first page, and the data."""
-    suffixes = [image_format.value for image_format in output.formats]
-    return [plan.path(suffix) for suffix in (*suffixes, *(["npz"] if output.save_data else []))]
+    """The files of an image that stand for all: each format's first page, and the data."""
+    leads = [plan.path(image_format.value, plan.lead) for image_format in output.formats]
+    return [*leads, *([plan.path("npz")] if output.save_data else [])]

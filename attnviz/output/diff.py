@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageSequence
 
-from attnviz.output import rasterise
+from attnviz.output import diff_page, rasterise
 from attnviz.output.current import IDENTITY, differences
 from attnviz.output.read_record import read_record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -45,8 +46,9 @@ class Difference:
 
 
 def compare(expected: Path, actual: Path, tolerance: float) -> Difference | None:
-    """The difference of two files of one kind (PNG, PDF, SVG, NPZ, CSV); None if there is none.
+    """The difference of two files of one kind; None if there is none.
 
+    Of figures (PNG, PDF, SVG, GIF), data files (NPZ), tables (CSV) and explorer pages (HTML).
     tolerance: of pixels, as a root mean square over pixels and channels, 0..255. PDF and SVG that
     nothing here can draw must be the same drawing, byte for byte.
     """
@@ -58,6 +60,11 @@ def compare(expected: Path, actual: Path, tolerance: float) -> Difference | None
             result = _compare_pixels(_pixels(expected), _pixels(actual), tolerance)
         case ".npz":
             result = _compare_numbers(_arrays(expected), _arrays(actual))
+        case ".gif":
+            result = _compare_pages(_frames(expected), _frames(actual), tolerance, "frame")
+        case ".html" | ".htm":
+            words = diff_page.compare_pages(expected, actual, tolerance)
+            result = None if words is None else Difference(words)
         case ".csv":
             result = _compare_numbers(_columns(expected), _columns(actual))
         case _:
@@ -118,12 +125,19 @@ def _compare_drawings(expected: Path, actual: Path, tolerance: float) -> Differe
     if before is None or after is None:
         by = rasterise.RENDERERS.get(actual.suffix, "")
         return Difference(f"is another drawing{by and f' ({by} would tell how far)'}")
+    return _compare_pages(before, after, tolerance, "page")
+
+
+def _compare_pages(
+    before: Sequence[ByteArray], after: Sequence[ByteArray], tolerance: float, name: str
+) -> Difference | None:
+    """The first page, or frame, that differs."""
     if len(before) != len(after):
-        return Difference(f"has {len(before)} pages, not {len(after)}")
+        return Difference(f"has {len(before)} {name}s, not {len(after)}")
     for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
         result = _compare_pixels(old, new, tolerance)
         if result is not None:
-            page = f"page {number}: " if len(before) > 1 else ""
+            page = f"{name} {number}: " if len(before) > 1 else ""
             return Difference(page + result.words, result.image)
     return None
 
@@ -152,6 +166,15 @@ def _pixels(path: Path) -> ByteArray | None:
             return np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError):
         return None
+
+
+def _frames(path: Path) -> list[ByteArray]:
+    """The frames of a GIF file; none of one that cannot be read."""
+    try:
+        with Image.open(io.BytesIO(path.read_bytes()), formats=["GIF"]) as image:
+            return [np.asarray(each.convert("RGB")) for each in ImageSequence.Iterator(image)]
+    except (OSError, SyntaxError, ValueError):
+        return []
 
 
 def _padded(pixels: ByteArray, size: NDArray[Any]) -> ByteArray:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from attnviz.errors import UsageError
 from attnviz.output.atomic import probe, sweep
 from attnviz.output.name import COMMAND, STEM, check_placeholders, filled, has_placeholder
+from attnviz.storage import same_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,11 +40,15 @@ _HASH_DIGITS = 10
 
 @dataclass(frozen=True)
 class OutputPlan:
-    """Where one image's files go: the folder, and how their names begin."""
+    """Where one image's files go: the folder, and how their names begin.
+
+    lead: the part of the name of the file that stands for all of them; "" is the figure.
+    """
 
     folder: Path
     stem: str
     command: str
+    lead: str = ""
 
     def path(self, suffix: str, part: str = "") -> Path:
         """The file with this suffix (``png``, ``npz``, ``csv``), or with a part before it."""
@@ -63,10 +68,12 @@ def plan_outputs(
     command: str,
     request: OutputRequest,
     values: Mapping[str, str] | None = None,
+    lead: str = "",
 ) -> dict[ImageFile, OutputPlan]:
     """One plan an image, in the order of ``files``, no two of which share a name.
 
     ``values``: those of the placeholders of ``--name`` that are the same for all images.
+    ``lead``: see ``OutputPlan``.
 
     Raises:
         UsageError: A figure would overwrite one of the input images, several images would
@@ -75,11 +82,28 @@ def plan_outputs(
     name = f"{{{STEM}}}" if request.name is None else request.name
     stems = _unique_stems(files, name, values or {COMMAND: command})
     plans = {
-        file: OutputPlan(_below(request.folder, file), stem, command)
+        file: OutputPlan(_below(request.folder, file), stem, command, lead)
         for file, stem in zip(files, stems, strict=True)
     }
     _keep_inputs(plans, request)
     return plans
+
+
+def check_page_file(target: Path, image: Path) -> None:
+    """Raise for a path that the explorer page of an image cannot be written to.
+
+    Raises:
+        UsageError: A folder, the image, or another suffix than .html.
+    """
+    if target.is_dir():
+        raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
+    if same_file(target, image):
+        raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(
+            f"--out: a page is HTML, and {target.name} does not end in .html",
+            f"--out {target.with_suffix('.html')}",
+        )
 
 
 def check_folder(folder: Path, plans: Iterable[OutputPlan] = ()) -> None:
@@ -129,7 +153,7 @@ def _keep_inputs(plans: Mapping[ImageFile, OutputPlan], request: OutputRequest) 
     inputs = {os.path.abspath(file.path) for file in plans}  # noqa: PTH100  (no links followed)
     for plan in plans.values():
         for image_format in request.formats:
-            path = plan.path(image_format.value)
+            path = plan.path(image_format.value, plan.lead)
             if os.path.abspath(path) in inputs:  # noqa: PTH100
                 raise UsageError(
                     f"the figure {path} would overwrite an input image",

@@ -18,11 +18,14 @@ _PNG_START = b"\x89PNG\r\n\x1a\n"
 _MOST_TEXT = 1 << 20
 _PDF_SUBJECT = re.compile(rb"/Subject\s*\(((?:[^\\()]|\\.|\([^()]*\))*)\)", re.DOTALL)
 _PDF_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
+_PAGE_RECORD = re.compile(
+    rb"<script type=\"application/json\" id=\"record\">(.*?)</script>", re.DOTALL
+)
 _SVG_DESCRIPTION = re.compile(rb"<dc:description>(.*?)</dc:description>", re.DOTALL)
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """The record inside a PNG, PDF, SVG, GIF or NPZ file; None without one, or in a broken file.
+    """The record inside a figure, data file or page; None without one, or in a broken file.
 
     Nothing is drawn or decompressed: of a PNG only the chunks before the pixels are read.
     """
@@ -91,7 +94,15 @@ def _from_gif(stream: BinaryIO) -> str | None:
     return bytes(comment).decode("ascii")
 
 
+def _from_page(stream: BinaryIO) -> str | None:
+    # It stands behind the image, and before the queries and keys.
+    record = _PAGE_RECORD.search(stream.read())
+    return record[1].decode("utf-8") if record else None
+
+
 _READERS = {
+    ".html": _from_page,
+    ".htm": _from_page,
     ".gif": _from_gif,
     ".png": _from_png,
     ".pdf": _from_pdf,

@@ -1,7 +1,8 @@
 """How a figure was made, as JSON that travels inside it.
 
 PNG keeps it in a text chunk named ``attnviz``, PDF in the document's subject, SVG in its
-description, NPZ in the array ``meta``, GIF in its comment. It is ASCII, with sorted keys, and
+description, NPZ in the array ``meta``, GIF in its comment, an explorer page in the element
+``record``. It is ASCII, with sorted keys, and
 without a date. ``write.py`` writes it, ``read_record.py`` reads it back, and ``current.py``
 compares it with what is asked for.
 """
@@ -31,6 +32,9 @@ VERSION = 1
 def to_dict(provenance: Provenance) -> dict[str, Any]:
     """The record as JSON-ready values; sizes as [height, width]."""
     model = dataclasses.asdict(provenance.model)
+    for name in ("checkpoint_key", "test_registers", "stride"):
+        if model[name] is None:
+            del model[name]
     geometry = provenance.geometry
     rows = {"rows": [_row(row) for row in provenance.rows]} if provenance.rows else {}
     more: dict[str, Any] = {}
@@ -40,6 +44,10 @@ def to_dict(provenance: Provenance) -> dict[str, Any]:
         more["checkpoints"] = [{"path": p, "sha256": s} for p, s in provenance.checkpoints]
     if provenance.mask_sha256 is not None:
         more["mask_sha256"] = provenance.mask_sha256
+    if provenance.model.test_registers is not None:
+        more["neurons_sha256"] = provenance.model.test_registers.neurons_sha256
+    if model.pop("in_memory") or provenance.in_python:
+        more["in_python"] = True
     return {
         **rows,
         **more,

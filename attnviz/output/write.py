@@ -10,12 +10,11 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import ImageFormat, WrittenFile
-from attnviz.domain.drawing import largest_dpi
 from attnviz.domain.figure_settings import figure_settings
-from attnviz.errors import OutputError
 from attnviz.output.atomic import complete_file
+from attnviz.output.encode import encoded_figure, encoded_png, metadata_of
 from attnviz.output.read_record import read_record
-from attnviz.output.record import KEY, to_json, with_files
+from attnviz.output.record import to_json, with_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,18 +22,10 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
-    from PIL.Image import Image
 
-    from attnviz.domain import ByteArray, Provenance
+    from attnviz.domain import ByteArray
     from attnviz.output.plan import OutputPlan
     from attnviz.output.record import Made
-
-PNG_LEVEL = 2
-"""zlib level: figures are large flat areas, which a quick level compresses well. The quickest took
-a third longer and gave larger files."""
-
-MAKER = "attnviz"
-"""What a file names as its program; without a version, so that versions do not change bytes."""
 
 
 def write_figures(
@@ -84,41 +75,11 @@ def write_figure(
     """One page as a PNG, PDF or SVG file that carries its provenance.
 
     Raises:
-        OutputError: It cannot be written.
+        OutputError: It cannot be written, or has more pixels than can be drawn.
     """
-    if image_format is ImageFormat.PNG:
-        return _write_png(_page_image(figure, dpi), path, made, "figure", dpi=(dpi, dpi))
-    # Drawn into memory first: whatever goes wrong on the disk is then an OutputError, and
+    # Encoded in memory first: whatever goes wrong on the disk is then an OutputError, and
     # whatever goes wrong in the drawing is not.
-    drawn = io.BytesIO()
-    metadata: dict[str, Any] = _metadata(image_format, made)
-    with figure_settings():
-        figure.savefig(drawn, format=image_format.value, dpi=dpi, metadata=metadata)
-    return _write(path, drawn.getvalue(), "figure")
-
-
-def _page_image(figure: Figure, dpi: int) -> Image:
-    """The page as RGB pixels: none is transparent, and a quarter less is to be packed.
-
-    Raises:
-        OutputError: It has more pixels than can be drawn.
-    """
-    import numpy as np
-    from PIL.Image import fromarray
-
-    width, height = (float(side) for side in figure.get_size_inches())
-    largest = largest_dpi(width, height)
-    if dpi > largest:
-        raise OutputError(
-            f"a page of {width:g} x {height:.1f} inches is too large for --dpi {dpi}",
-            f"the largest for it is --dpi {largest}",
-        )
-    drawn = io.BytesIO()
-    figure.set_dpi(dpi)
-    figure.savefig(drawn, format="raw", dpi=dpi)
-    columns, rows = figure.canvas.get_width_height(physical=True)
-    pixels = np.frombuffer(drawn.getbuffer(), np.uint8).reshape(rows, columns, 4)
-    return fromarray(pixels).convert("RGB")
+    return _write(path, encoded_figure(figure, image_format, dpi, made), "figure")
 
 
 def write_pages(figures: Sequence[Figure], path: Path, dpi: int, made: Made) -> WrittenFile:
@@ -132,7 +93,7 @@ def write_pages(figures: Sequence[Figure], path: Path, dpi: int, made: Made) -> 
     drawn = io.BytesIO()
     with (
         figure_settings(),
-        PdfPages(drawn, metadata=_metadata(ImageFormat.PDF, made)) as pages,
+        PdfPages(drawn, metadata=metadata_of(ImageFormat.PDF, made)) as pages,
     ):
         for figure in figures:
             pages.savefig(figure, dpi=dpi)
@@ -149,31 +110,18 @@ def write_array_png(
     """
     from PIL.Image import fromarray
 
-    return _write_png(fromarray(pixels), path, made, kind)
+    return _write(path, encoded_png(fromarray(pixels), made), kind)
 
 
-def _write_png(image: Image, path: Path, made: Made, kind: str, **options: Any) -> WrittenFile:
-    from PIL.PngImagePlugin import PngInfo
-
-    text = PngInfo()
-    for key, value in _metadata(ImageFormat.PNG, made).items():
-        text.add_text(key, value)
-    packed = io.BytesIO()
-    image.save(packed, format="PNG", compress_level=PNG_LEVEL, pnginfo=text, **options)
-    return _write(path, packed.getvalue(), kind)
-
-
-def write_npz(
-    path: Path, arrays: Mapping[str, NDArray[Any]], provenance: Provenance
-) -> WrittenFile:
-    """Raw arrays under their names, and ``meta``: the provenance as a JSON string.
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], made: Made) -> WrittenFile:
+    """Raw arrays under their names, and ``meta``: how they were made, as a JSON string.
 
     Raises:
         OutputError: It cannot be written.
     """
     import numpy as np
 
-    meta = np.array(to_json(provenance))
+    meta = np.array(to_json(made))
     with complete_file(path) as stream:
         # numpy dates every member 1980-01-01, so that equal arrays are equal files. Before 2.1 it
         # takes allow_pickle for the name of an array; numbers and text are never pickled.
@@ -204,17 +152,16 @@ def write_page(path: Path, page: bytes) -> WrittenFile:
     return _write(path, page, "page")
 
 
+def write_text(path: Path, text: str, kind: str) -> WrittenFile:
+    """A file of text in UTF-8.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    return _write(path, text.encode("utf-8"), kind)
+
+
 def _write(path: Path, data: bytes, kind: str) -> WrittenFile:
     with complete_file(path) as stream:
         stream.write(data)
     return WrittenFile(path, kind)
-
-
-def _metadata(image_format: ImageFormat, made: Made) -> dict[str, Any]:
-    record = to_json(made)
-    if image_format is ImageFormat.PNG:
-        return {"Software": MAKER, KEY: record}
-    if image_format is ImageFormat.PDF:
-        fixed = {"Creator": MAKER, "Producer": "matplotlib", "CreationDate": None}
-        return {"Subject": record, **fixed}
-    return {"Description": record, "Creator": MAKER, "Date": None}

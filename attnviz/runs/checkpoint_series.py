@@ -8,6 +8,7 @@ import numpy as np
 
 from attnviz.domain import EvolutionMaps, HeadsMaps, LayersMaps, Rows
 from attnviz.domain.mass_mask import cell_numbers, mass_mask, on_pixels
+from attnviz.domain.row_statistics import highest
 from attnviz.runs.jaccard import jaccard
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def table(maps: EvolutionMaps) -> tuple[dict[str, Any], ...]:
         {
             "checkpoint": name,
             index_name: index,
-            "max": float(maps.attention[c, r].max()),
+            **highest(maps.attention[c, r]),
             "mean": float(maps.attention[c, r].mean()),
             "entropy": float(maps.entropy[c, r]),
             "prefix_mass": float(maps.prefix[c, r].sum()),

@@ -59,13 +59,16 @@ def _events(
     check_folder(into or request.output.folder, plans.values())
     with _cluster(request, found) as starting:
         if found.files:
-            if model is None and request.cluster is None and request.workers is None:
+            draws = request.command.draws_figure
+            alone = request.cluster is None and request.workers is None
+            if draws and alone and model is None:
                 _prepare_drawing()
             model = _checked(request, model)
             work = _joined(starting, request, model, plans)
             total = len(found.files) + len(found.missing)
             info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
-            notes = (*model.notes, *missing_glyphs(file.path.name for file in found.files))
+            names = [file.path.name for file in found.files] if draws else []
+            notes = (*model.notes, *missing_glyphs(names))
             yield Started(total, info, notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -35,38 +35,34 @@ from attnviz.images.find import FoundImages, find_images
 from attnviz.images.read import read_input
 from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
-from attnviz.models.digest import weights_digest
 from attnviz.models.load import load_backbone
-from attnviz.output.current import recorded_paths, rows_up_to_date
-from attnviz.output.name import STEM, has_placeholder, name_values
-from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
+from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.compare_maps import command_of, compared, resolved
+from attnviz.runs.compare_plan import COMMAND, comparison_plan, comparison_up_to_date
 from attnviz.runs.compare_rows import Result, notes_of, rows_of, table_of
 from attnviz.stages.draw import about
 from attnviz.stages.plan import check_before_loading, second_digest
 from attnviz.stages.reference import read_second
 from attnviz.stages.single import SingleImage
 
-if TYPE_CHECKING:
-    from attnviz.attention.relevance import Reference
 
-COMMAND = "compare"
-
-
-def compare(request: CompareRequest) -> Iterator[Event]:
+def compare(request: CompareRequest, into: Path | None = None) -> Iterator[Event]:
     """Draw one figure: a ``Started`` for each model, ``Failed`` for each image left out, ``Done``.
 
-    Rows are images, and within an image models, in the order asked.
+    Rows are images, and within an image models, in the order asked. ``into``: write into this
+    folder instead of the request's, under the same names.
 
     Raises:
         AttnvizError: Nothing can be done at all: the options, a model, or the output folder.
     """
-    if request.relevance is not None:
+    for command in request.second_images:
         for model in request.models:
-            check_before_loading(request.relevance, model)
+            check_before_loading(command, model)
     found = find_images(request.inputs.inputs, exclude=request.output.folder)
+    if into is not None:
+        request = replace(request, output=replace(request.output, folder=into))
     images, failed = _read(request, found)
     if not images:
         yield from failed
@@ -112,7 +108,8 @@ class _Comparison:
         self._several = len(images) + len(failed) > 1
         self._total = 1 + len(failed)
         self._options = comparison_options(request)
-        self._like_sha256 = None if request.relevance is None else second_digest(request.relevance)
+        digests = (second_digest(command) for command in request.second_images)
+        self._like_sha256 = next((digest for digest in digests if digest is not None), None)
         self._shown: tuple[MapSpec, ...] = ()
         self._results: dict[ImageFile, list[Result]] = {image.file: [] for image in images}
 
@@ -122,30 +119,13 @@ class _Comparison:
         return bool(self._images)
 
     def plan(self) -> OutputPlan:
-        """Where the figure goes: named after the first image, unless ``--name`` names it."""
-        first, output = self._images[0].file, self._request.output
-        named = replace(first, relative=Path(first.relative.name))
-        own_name = output.name is None or has_placeholder(output.name, STEM)
-        if own_name and len(self._images) > 1:
-            more = f"{first.relative.stem}-and-{len(self._images) - 1}-more"
-            named = ImageFile(first.path, Path(f"{more}{first.relative.suffix}"))
-        layer = "last" if self._request.layer is None else self._request.layer
-        values = name_values(COMMAND, self._request.models, layer)
-        return plan_outputs([named], COMMAND, output, values)[named]
+        """Where the figure of the images that are left goes."""
+        return comparison_plan(self._request, [image.file for image in self._images])
 
     def is_current(self) -> bool:
-        """Whether all files exist, made of the same images and weights with the same options."""
-        plan, output = self.plan(), self._request.output
-        if not all(path.is_file() for path in recorded_paths(plan, output)):
-            return False
-        digests = []
-        for model in self._request.models:
-            digest = None if model.random_weights else weights_digest(model)
-            if digest is None and not model.random_weights:
-                return False
-            digests.append(digest)
-        rows = [(image.sha256, digest) for image in self._images for digest in digests]
-        return rows_up_to_date(plan, output, self._options, rows, self._like_sha256)
+        """Whether the figure is up to date."""
+        digests = [image.sha256 for image in self._images]
+        return comparison_up_to_date(self._request, self.plan(), digests)
 
     def run(self, wanted: ModelRequest) -> Iterator[Started | Failed]:
         """Load a model and run all images through it; those that fail are left out."""
@@ -155,9 +135,10 @@ class _Comparison:
         model = load_backbone(wanted)
         self._shown = _same_maps(model.info, self._request, self._shown)
         commands = _checked_commands(self._request, model.info, self._shown)
-        reference = None
-        if self._request.relevance is not None:
-            reference = read_second(model, self._request.relevance, self._request.inputs)
+        references = {
+            command: read_second(model, command, self._request.inputs)
+            for command in dict.fromkeys(commands.values())
+        }
         notes = model.notes
         if wanted is self._request.models[0]:
             notes += missing_glyphs(image.file.path.name for image in self._images)
@@ -167,7 +148,7 @@ class _Comparison:
         for image in list(self._images):
             try:
                 single = SingleImage.of(model, image, self._request.inputs, verify=wanted.verify)
-                maps = _maps(single, commands, reference)
+                maps = _maps(single, commands, references)
                 made = single.provenance(COMMAND, self._options, self._like_sha256)
                 result = Result(single.prepared.image, maps, made, single.notes)
                 self._results[image.file].append(result)
@@ -228,19 +209,18 @@ def _checked_commands(
 def _maps(
     single: SingleImage,
     commands: Mapping[MapSpec, CommandRequest],
-    reference: Reference | None,
+    references: Mapping[CommandRequest, Any],
 ) -> dict[str, ComparedMap]:
     """The maps by name; one that looks from a point outside the image has the reason instead.
 
-    reference: the second image, for relevance.
+    references: what each command takes of the second image.
     """
     results: dict[CommandRequest, Maps] = {}
     maps = {}
     for shown, command in commands.items():
         try:
             if command not in results:
-                second = None if command.second_image is None else reference
-                results[command] = single.maps(command, second)
+                results[command] = single.maps(command, references[command])
             maps[str(shown)] = compared(shown, results[command])
         except ImageError as error:
             maps[str(shown)] = _no_map(shown, single.prepared.geometry.grid, error.message)

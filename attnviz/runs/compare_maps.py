@@ -9,9 +9,12 @@ import numpy as np
 
 from attnviz.domain import (
     ComparedMap,
+    DiscoverMaps,
+    DiscoverMethod,
     FeaturesMaps,
     HeadsMaps,
     MapKind,
+    MatchMaps,
     MatrixMaps,
     Part,
     PatchMaps,
@@ -22,6 +25,7 @@ from attnviz.domain import (
 )
 from attnviz.domain.comparison import NO_LAYER
 from attnviz.domain.kinds import (
+    DiscoverRequest,
     FeaturesRequest,
     HeadsRequest,
     MatrixRequest,
@@ -56,6 +60,8 @@ def command_of(shown: MapSpec, request: CompareRequest) -> CommandRequest:
     """
     if shown.kind is MapKind.RELEVANCE and request.relevance is not None:
         return request.relevance
+    if shown.kind is MapKind.MATCH and request.match is not None:
+        return replace(request.match, layer=request.layer if shown.layer is None else shown.layer)
     layer = request.layer if shown.layer is None else shown.layer
     last = -1 if layer is None else layer
     cells = () if shown.cell is None else (shown.cell,)
@@ -64,6 +70,9 @@ def command_of(shown: MapSpec, request: CompareRequest) -> CommandRequest:
         MapKind.PATCH: PatchRequest(layer=last, cells=cells, points=points),
         MapKind.ROLLOUT: RolloutRequest(),
         MapKind.SCORE: ScoreRequest(layer=last),
+        MapKind.DISCOVER: DiscoverRequest(layer=last),
+        MapKind.LOST: DiscoverRequest(DiscoverMethod.LOST, last),
+        MapKind.SPECTRAL: DiscoverRequest(DiscoverMethod.SPECTRAL, last),
         MapKind.PCA: FeaturesRequest(layer=layer),
         MapKind.FOREGROUND: FeaturesRequest(layer=layer, foreground=True),
         MapKind.NORM: FeaturesRequest(layer=layer),
@@ -116,6 +125,8 @@ def compared(shown: MapSpec, maps: Maps) -> ComparedMap:
             result = ComparedMap(kind, _one(maps.rollout), rollout=maps.options)
         case ScoreMaps():
             result = ComparedMap(kind, _one(maps.score), layer=maps.layer)
+        case DiscoverMaps() | MatchMaps():
+            result = _of_keys(kind, maps)
         case FeaturesMaps():
             result = _of_features(kind, maps)
         case MatrixMaps():
@@ -143,6 +154,13 @@ def _of_features(kind: MapKind, maps: FeaturesMaps) -> ComparedMap:
     if kind is MapKind.COSINE:
         return ComparedMap(kind, maps.similarity, layer=maps.layer, cell=_first(maps.cells))
     return ComparedMap(kind, maps.components, maps.foreground, maps.layer)
+
+
+def _of_keys(kind: MapKind, maps: DiscoverMaps | MatchMaps) -> ComparedMap:
+    if isinstance(maps, DiscoverMaps):
+        return ComparedMap(kind, _one(maps.object_map), maps.mask, maps.layer)
+    caption = f"nearest: the highest cosine of keys with a patch of {maps.like.name}"
+    return ComparedMap(kind, _one(maps.best), layer=maps.layer, caption=caption)
 
 
 def _of_vectors(shown: MapSpec, maps: QkvMaps) -> FloatArray:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import ComparedRow, FigureImage
+from attnviz.domain.row_statistics import highest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,9 @@ def notes_of(results: Sequence[Result], *, several: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
+_NOWHERE = dict.fromkeys(("max", "max_row", "max_column"))
+
+
 def table_of(rows: Sequence[ComparedRow], made: Sequence[Provenance]) -> tuple[dict[str, Any], ...]:
     """The lowest, mean and highest value of every map, components left out."""
     several = len({each.image for each in made}) > 1
@@ -78,7 +82,7 @@ def table_of(rows: Sequence[ComparedRow], made: Sequence[Provenance]) -> tuple[d
             "map": name,
             "min": None if each.reason else float(each.values.min()),
             "mean": None if each.reason else float(each.values.mean()),
-            "max": None if each.reason else float(each.values.max()),
+            **(_NOWHERE if each.reason else highest(each.values)),
         }
         for row, provenance in zip(rows, made, strict=True)
         for name, each in row.maps.items()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnviz.attention.checks import check_request
 from attnviz.domain import (
@@ -21,16 +20,10 @@ from attnviz.domain import (
     WrittenFile,
 )
 from attnviz.domain.events import UP_TO_DATE, Done, Event, Failed, Skipped, Started
-from attnviz.domain.evolution import EvolutionRequest, Rows
-from attnviz.domain.requests import (
-    InputRequest,
-    RunRequest,
-    run_options,
-)
-from attnviz.errors import AttentionError, AttnvizError, CheckpointError, UsageError
+from attnviz.domain.evolution import EvolutionRequest
+from attnviz.errors import AttentionError, AttnvizError, CheckpointError
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.figures.names import missing_glyphs
-from attnviz.images.find import find_images
 from attnviz.images.mask import mask_notes, read_mask
 from attnviz.images.read import read_input
 from attnviz.images.sizes import check_size
@@ -39,13 +32,13 @@ from attnviz.models.load import load_backbone
 from attnviz.models.weights.checkpoint import digest_of
 from attnviz.output.animation import write_gif
 from attnviz.output.current import identity, is_up_to_date, outputs_up_to_date
-from attnviz.output.name import name_values
-from attnviz.output.plan import OutputPlan, check_folder, plan_outputs
+from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.output.read_record import read_record
 from attnviz.output.record import record_of
 from attnviz.output.write import write_figures, write_npz
 from attnviz.runs.checkpoint_names import CheckpointSeries, name_checkpoints
 from attnviz.runs.checkpoint_series import join, table
+from attnviz.runs.evolve_plan import COMMAND, evolution_options, evolution_plan, joined_digest
 from attnviz.stages.draw import about
 from attnviz.stages.plan import file_digest
 from attnviz.stages.read import prepare_image, provenance_of
@@ -53,8 +46,6 @@ from attnviz.stages.single import SingleImage
 
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray
-
-COMMAND = "evolve"
 
 SAME_IN_ALL = ("patch", "width", "depth", "heads", "prefix", "native_size", "mean", "std")
 """What the checkpoints of one figure must have in common."""
@@ -75,18 +66,19 @@ class _Task:
     device: str
 
 
-def evolve(request: EvolutionRequest) -> Iterator[Event]:
+def evolve(request: EvolutionRequest, into: Path | None = None) -> Iterator[Event]:
     """Draw the figure: one ``Started``, then one ``Done``, ``Skipped`` or ``Failed``.
+
+    ``into``: write into this folder instead of the request's, under the same names.
 
     Raises:
         AttnvizError: Nothing can be done at all: no image, the options, the first checkpoint, or
             the output folder.
     """
-    file = _image_file(request.inputs)
+    if into is not None:
+        request = replace(request, output=replace(request.output, folder=into))
+    file, plan = evolution_plan(request)
     series = name_checkpoints(request.checkpoints)
-    layer = None if request.rows is Rows.LAYERS else request.layer
-    values = name_values(COMMAND, [replace(request.model, checkpoint=series.paths[-1])], layer)
-    plan = plan_outputs([file], COMMAND, request.output, values)[file]
     check_folder(request.output.folder, [plan])
     model = _load(request, series.paths[0])
     check_size(model.info.patch, request.inputs.size, request.inputs.fit)
@@ -98,15 +90,6 @@ def evolve(request: EvolutionRequest) -> Iterator[Event]:
         yield _outcome(task, models)
     except AttnvizError as error:
         yield Failed(str(file.path), about(file, error))
-
-
-def _image_file(inputs: InputRequest) -> ImageFile:
-    found = find_images(inputs.inputs)
-    for _, error in found.missing:
-        raise error
-    if len(found.files) != 1:
-        raise UsageError(f"--image: {len(found.files)} images, and the figure shows one")
-    return found.files[0]
 
 
 def _load(request: EvolutionRequest, path: Path) -> Backbone:
@@ -181,28 +164,19 @@ def _maps(
 def _provenance(task: _Task, prepared: PreparedImage) -> Provenance:
     request, paths = task.request, task.series.paths
     digests = [digest_of(path) for path in paths]
-    # One hash for all, of the hashes in their order: it changes when any of them does.
-    joined = hashlib.sha256("".join(digests).encode()).hexdigest()
     name = request.model.name or task.info.shape or task.info.name
     if request.model.name is None and name == paths[0].stem:
         name = f"ViT of {task.info.depth} layers of width {task.info.width}"
     weights = f"{len(paths)} checkpoint{'s' * (len(paths) > 1)}"
     info = task.info.with_statistics(request.inputs.mean, request.inputs.std)
-    info = replace(info, name=name, shape="", weights=weights, weights_sha256=joined)
+    info = replace(
+        info, name=name, shape="", weights=weights, weights_sha256=joined_digest(digests)
+    )
     return replace(
-        provenance_of(COMMAND, prepared, info, task.device, _options(request)),
+        provenance_of(COMMAND, prepared, info, task.device, evolution_options(request)),
         checkpoints=tuple((str(p), d) for p, d in zip(paths, digests, strict=True)),
         mask_sha256=None if request.mask is None else file_digest(request.mask),
     )
-
-
-def _options(request: EvolutionRequest) -> dict[str, Any]:
-    run = RunRequest(request.command, request.model, request.inputs, request.output, request.style)
-    options = {"rows": request.rows.value, **run_options(run)}
-    del options["no-distance"]
-    if request.mask is not None:
-        options |= {"mask": str(request.mask), "threshold": request.threshold}
-    return options
 
 
 def _is_up_to_date(task: _Task, provenance: Provenance) -> bool:

@@ -6,53 +6,41 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnviz.attention.choose import choose_layers
-from attnviz.attention.factors import factorize
-from attnviz.attention.memory import memory_errors
-from attnviz.attention.query_keys import query_keys
-from attnviz.domain import (
-    DEFAULT_OUT,
-    ImageFile,
-    Query,
-    RolloutMaps,
-)
+from attnviz.domain import ImageFile, Query
 from attnviz.domain.events import Done, Event, Failed, Started, Step
 from attnviz.domain.explorer import ExploreRequest
-from attnviz.domain.kinds import LayersRequest, RolloutRequest
-from attnviz.domain.options import given_options, request_options
-from attnviz.errors import AttnvizError, UsageError
-from attnviz.explorer.page import PageContent, page
-from attnviz.images.find import find_images
-from attnviz.images.names import printable
+from attnviz.domain.kinds import LayersRequest
+from attnviz.errors import AttnvizError
 from attnviz.images.read import read_input
 from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.output.plan import check_folder, shortened_stem
-from attnviz.output.record import record_of, to_json
+from attnviz.output.plan import check_folder
+from attnviz.output.record import record_of
 from attnviz.output.write import write_page
+from attnviz.runs.explore_pair import make_pair_page
+from attnviz.runs.explore_plan import page_options, page_plan
+from attnviz.stages.explorer_page import make_page
 from attnviz.stages.plan import check_before_loading
 from attnviz.stages.single import SingleImage
-from attnviz.storage import same_file
 
 
-def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[Event]:
+def explore(
+    request: ExploreRequest, model: Backbone | None = None, into: Path | None = None
+) -> Iterator[Event]:
     """Write the page: one ``Started``, some ``Step``, then ``Done`` or ``Failed``.
 
-    ``model``: the one that the request names, if it is loaded already.
+    ``model``: the one that the request names, if it is loaded already. ``into``: write into this
+    folder instead, under the same name.
 
     Raises:
         AttnvizError: Nothing can be done at all: the options, the model or the folder.
     """
-    found = find_images(request.inputs.inputs)
-    for _, error in found.missing:
-        raise error
-    if len(found.files) != 1:
-        raise UsageError(
-            f"a page shows one image, and {len(found.files)} were given", "name one image"
-        )
+    found, target = page_plan(request)
     (file,) = found.files
-    target = request.file or default_file(file)
-    _check_target(target, file)
+    if into is not None:
+        target = into / target.name
+    check_folder(target.parent)
     if model is None:
         asked = LayersRequest(request.layers, query=Query.MEAN)
         check_before_loading(asked, request.model, request.inputs)
@@ -66,24 +54,6 @@ def explore(request: ExploreRequest, model: Backbone | None = None) -> Iterator[
         yield Failed(str(file.path), error)
 
 
-def default_file(file: ImageFile) -> Path:
-    """Where an image's page goes unless the user says otherwise."""
-    return Path(DEFAULT_OUT) / f"{shortened_stem(file.path.stem)}.explore.html"
-
-
-def _check_target(target: Path, file: ImageFile) -> None:
-    if target.is_dir():
-        raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if same_file(target, file.path):
-        raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(
-            f"--out: a page is HTML, and {target.name} does not end in .html",
-            f"--out {target.with_suffix('.html')}",
-        )
-    check_folder(target.parent)
-
-
 def _make_page(
     request: ExploreRequest,
     model: Backbone,
@@ -91,43 +61,14 @@ def _make_page(
     layers: tuple[int, ...],
     target: Path,
 ) -> Iterator[Step | Done]:
-    steps = 1 + request.rollout + len(layers)
-    yield Step("running the model", 0, steps)
+    if request.like is not None:
+        yield from make_pair_page(request, model, file, layers, target)
+        return
     image = read_input(file, request.inputs)
     single = SingleImage.of(model, image, request.inputs, verify=request.model.verify)
-    single.check(LayersRequest(layers=layers))
-    with memory_errors(single.prepared.geometry.model_input):
-        maps = query_keys(model, model.batch([single.prepared]), layers)
-    rollout = None
-    if request.rollout:
-        yield Step("computing the rollout", 1, steps)
-        rollout = _rollout(single, layers)
-    packed = []
-    for index, layer in enumerate(layers):
-        yield Step(f"packing layer {layer}", steps - len(layers) + index, steps)
-        packed.append(factorize(maps.query[index], maps.key[index]))
-    provenance = single.provenance("explore", _options(request, layers))
-    content = PageContent(
-        layers=dict(zip(layers, packed, strict=True)),
-        rollout=rollout,
-        pixels=image.pixels,
-        name=printable(file.path.name),
-        provenance=provenance,
-        record=to_json(provenance),
+    content, provenance = yield from make_page(
+        single, layers, rollout=request.rollout, options=page_options(request)
     )
-    written = (write_page(target, page(content)),)
+    written = (write_page(target, content),)
     notes = (*single.prepared.image.notes, *single.notes)
     yield Done(file, written, record_of(provenance, written, ()), (), notes)
-
-
-def _rollout(single: SingleImage, layers: tuple[int, ...]) -> RolloutMaps:
-    """The rollout with default options, up to each layer of the page."""
-    query = Query.CLS if single.model.info.has_cls else Query.MEAN
-    return single.maps(RolloutRequest(depths=layers, query=query))
-
-
-def _options(request: ExploreRequest, layers: tuple[int, ...]) -> dict[str, object]:
-    options = request_options(request.model, request.inputs)
-    options["layers"] = ",".join(map(str, layers))
-    options["no-rollout"] = not request.rollout
-    return given_options(options)

@@ -9,41 +9,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.domain.events import UP_TO_DATE, Skipped, Started
-from attnviz.domain.kinds import kind_of
 from attnviz.errors import UsageError
-from attnviz.output.current import recorded_paths
-from attnviz.runs.preview import FigureStatus, preview
-from attnviz.stages.plan import check_before_loading, plan_request
+from attnviz.runs.set_commands import AnyRequest, Planned, set_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from attnviz.domain.config_source import ConfigSource
     from attnviz.domain.events import Event
-    from attnviz.domain.requests import ModelRequest, RunRequest
-    from attnviz.output.plan import OutputPlan
+    from attnviz.domain.requests import ModelRequest
+    from attnviz.runs.preview import FigureStatus
 
 
 @dataclass(frozen=True)
 class SetFigure:
-    """One entry of a set: a command over one or more images, and where it was written."""
+    """One entry of a set: a command over one or more images, and where it was written.
 
-    request: RunRequest
+    skip_existing: whether figures that are up to date are left alone.
+    """
+
+    request: AnyRequest
     source: ConfigSource
+    skip_existing: bool = True
 
 
 @dataclass(frozen=True)
 class PlannedFigure:
-    """An entry whose images are known. ``names``: STEM.COMMAND of each; ``number``: from 0."""
+    """An entry whose images are known; ``number``: from 0."""
 
     figure: SetFigure
     number: int
-    names: tuple[str, ...]
+    planned: Planned
 
     @property
-    def request(self) -> RunRequest:
+    def request(self) -> AnyRequest:
         """What is asked for."""
         return self.figure.request
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """STEM.COMMAND of each figure."""
+        return self.planned.names
 
 
 def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
@@ -53,35 +59,21 @@ def plan_set(figures: Sequence[SetFigure]) -> list[PlannedFigure]:
         UsageError: An image that is not there, two figures that would be written to one file, or an
             option that the named model cannot honour.
     """
-    planned = []
+    entries = []
     owners: dict[str, SetFigure] = {}
     for number, figure in enumerate(figures):
         with located(figure):
-            request = figure.request
-            check_before_loading(request.command, request.model, request.inputs)
-            found, plans = plan_request(request)
-            for _, error in found.missing:
-                raise UsageError(f"images: {error.message}", error.hint)
-        for plan in plans.values():
-            for path in _paths(plan, figure.request):
-                owner = owners.setdefault(str(path.absolute()).casefold(), figure)
-                if owner is not figure:
-                    raise UsageError(
-                        f"{figure.source.file}:{figure.source.line}: {path} is also written by "
-                        f"the figure of line {owner.source.line}",
-                        "give one of them another name or out",
-                    )
-        names = tuple(f"{plan.stem}.{plan.command}" for plan in plans.values())
-        planned.append(PlannedFigure(figure, number, names))
-    return planned
-
-
-def _paths(plan: OutputPlan, request: RunRequest) -> list[Path]:
-    command = request.command
-    sidecars = kind_of(command).sidecars.items()
-    # Of several files beside a figure, as of the overlays, the first stands for all.
-    beside = [plan.path(sidecar.tail) for switch, sidecar in sidecars if getattr(command, switch)]
-    return [*recorded_paths(plan, request.output), *beside]
+            planned = set_command(figure.request).plan(figure.request)
+        for path in planned.paths:
+            owner = owners.setdefault(str(path.absolute()).casefold(), figure)
+            if owner is not figure:
+                raise UsageError(
+                    f"{figure.source.file}:{figure.source.line}: {path} is also written by "
+                    f"the figure of line {owner.source.line}",
+                    "give one of them another name or out",
+                )
+        entries.append(PlannedFigure(figure, number, planned))
+    return entries
 
 
 def preview_figure(figure: PlannedFigure) -> list[FigureStatus]:
@@ -91,8 +83,8 @@ def preview_figure(figure: PlannedFigure) -> list[FigureStatus]:
         UsageError: As ``preview``, with the line of the file.
     """
     with located(figure.figure):
-        statuses = preview(figure.request)
-    if figure.request.output.skip_existing:
+        statuses = set_command(figure.request).preview(figure.request)
+    if figure.figure.skip_existing:
         return statuses
     return [dataclasses.replace(status, current=False) for status in statuses]
 
@@ -109,33 +101,36 @@ def draw_set(
         AttnvizError: As ``run``, with the line of the file where an option is to blame.
     """
     total = sum(len(figure.names) for figure in figures)
-    for group in _by_model(figures):
-        statuses = {id(figure): preview_figure(figure) for figure in group if into is None}
-        if statuses and all(status.current for each in statuses.values() for status in each):
-            for figure in group:
-                for status in statuses[id(figure)]:
+    for model, group in _by_model(figures):
+        pending = []
+        for figure in group:
+            statuses = preview_figure(figure) if into is None else []
+            if statuses and all(status.current for status in statuses):
+                for status in statuses:
                     yield figure, Skipped(status.file, UP_TO_DATE)
-            continue
-        yield from _draw_group(group, into, total)
+            else:
+                pending.append(figure)
+        if pending:
+            yield from _draw_group(model, pending, into, total)
 
 
 def _draw_group(
-    group: Sequence[PlannedFigure], into: Path | None, total: int
+    model: ModelRequest | None, group: Sequence[PlannedFigure], into: Path | None, total: int
 ) -> Iterator[tuple[PlannedFigure, Event]]:
-    # They import torch and timm: a set that is current needs neither.
-    from attnviz.attention.checks import check_request
-    from attnviz.models.load import load_backbone
-    from attnviz.runs import command as pipeline
+    loaded = None
+    if model is not None:
+        # It imports torch and timm: a set that is current needs neither.
+        from attnviz.models.load import load_backbone
 
-    with located(group[0].figure):
-        model = load_backbone(group[0].request.model)
-    for figure in group:
-        with located(figure.figure):
-            check_request(model.info, figure.request.command)
+        with located(group[0].figure):
+            loaded = load_backbone(model)
+        for figure in group:
+            with located(figure.figure):
+                set_command(figure.request).check(loaded.info, figure.request)
     for index, figure in enumerate(group):
         folder = None if into is None else place_of(figure, into)
         with located(figure.figure):
-            for event in pipeline.run(figure.request, model, folder):
+            for event in set_command(figure.request).events(figure.request, loaded, folder):
                 if isinstance(event, Started):
                     notes = event.notes if index == 0 else ()
                     yield figure, dataclasses.replace(event, total=total, notes=notes)
@@ -148,17 +143,20 @@ def place_of(figure: PlannedFigure, into: Path) -> Path:
     return into / str(figure.number)
 
 
-def _by_model(figures: Sequence[PlannedFigure]) -> list[list[PlannedFigure]]:
-    groups: list[tuple[ModelRequest, list[PlannedFigure]]] = []
+def _by_model(
+    figures: Sequence[PlannedFigure],
+) -> list[tuple[ModelRequest | None, list[PlannedFigure]]]:
+    """Entries that share a model, together; one that loads its own models is alone."""
+    groups: list[tuple[ModelRequest | None, list[PlannedFigure]]] = []
     for figure in figures:
-        wanted = dataclasses.replace(figure.request.model, verify=False)
+        wanted = set_command(figure.request).shared_model(figure.request)
         for model, members in groups:
-            if model == wanted:
+            if wanted is not None and model == wanted:
                 members.append(figure)
                 break
         else:
             groups.append((wanted, [figure]))
-    return [members for _, members in groups]
+    return groups
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.kinds import kind_of
+from attnviz.domain.register_neurons import read_neurons
 from attnviz.domain.requests import run_options
 from attnviz.output.current import outputs_up_to_date, recorded_paths
 from attnviz.stages.plan import file_digest, plan_request, second_digest
@@ -61,10 +62,12 @@ def _current_record(request: RunRequest) -> dict[str, object] | None:
     digest = None if request.model.random_weights else weights_digest(request.model)
     if digest is None and not request.model.random_weights:
         return None
+    listed = request.model.test_registers
     return {
         "command": kind_of(request.command).name,
         "options": json.loads(json.dumps(run_options(request))),
         "random_weights": request.model.random_weights,
         "like_sha256": second_digest(request.command),
         "weights_sha256": digest,
+        "neurons_sha256": None if listed is None else read_neurons(listed).digest,
     }

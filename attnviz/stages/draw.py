@@ -13,9 +13,9 @@ from attnviz.domain.events import Done, Failed
 from attnviz.domain.kinds import kind_of
 from attnviz.domain.options import resolve
 from attnviz.errors import AttnvizError, OutputError
-from attnviz.figures import draw
-from attnviz.output.record import record_of
-from attnviz.output.write import write_figures, write_npz
+from attnviz.figures import draw, overlay_images
+from attnviz.output.record import record_of, with_files
+from attnviz.output.write import write_array_png, write_figures, write_npz
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +78,16 @@ class RenderJob:
     plan: OutputPlan
 
 
+def image_name(provenance: Provenance) -> str:
+    """What a figure calls its image: the last part of its path, on whatever system it was made."""
+    return provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
+
+
 def render(job: RenderJob) -> tuple[WrittenFile, ...]:
-    """Draw and write one image's files; the figure last, so that it stands for a complete set.
+    """Draw and write one image's files.
+
+    The figure comes last, or the first overlay where only overlays are written, so that it stands
+    for a complete set.
 
     Raises:
         OutputError: A file cannot be written, or the figure does not fit into memory.
@@ -95,19 +103,34 @@ def render(job: RenderJob) -> tuple[WrittenFile, ...]:
 
 def _render(job: RenderJob) -> tuple[WrittenFile, ...]:
     provenance, plan, style, request = job.provenance, job.plan, job.style, job.command
-    name = provenance.image.replace("\\", "/").rsplit("/", 1)[-1]
-    image = FigureImage(job.pixels, provenance.geometry, name)
+    image = FigureImage(job.pixels, provenance.geometry, image_name(provenance))
     kind = kind_of(request)
     written: list[WrittenFile] = []
     beside: dict[str, str | None] = {}
     if job.output.save_data:
         written.append(write_npz(plan.path("npz"), job.maps.arrays(), provenance))
+    if not request.draws_figure:
+        return (*_write_overlays(job, image), *written)
     for switch, sidecar in kind.sidecars.items():
         if getattr(request, switch):
-            files = resolve(sidecar.write)(job.maps, image, style, provenance, plan)
+            files = resolve(sidecar.write)(job.maps, image, style, request, provenance, plan)
             written += [file for file, _ in files]
             beside |= {plan.tail(file.path): digest for file, digest in files}
     options = {name: getattr(request, name) for name in kind.drawn_with}
     figures = draw(job.maps, image, provenance.model, style, **options)
     drawn = write_figures(figures, plan, job.output.formats, style.dpi, provenance, beside)
     return (*drawn, *written)
+
+
+def _write_overlays(job: RenderJob, image: FigureImage) -> list[WrittenFile]:
+    """Only the overlays. The record of the first names the others, and it is written last."""
+    overlays = overlay_images(job.maps, image, job.style, job.command)
+    first, *others = overlays
+    lead = with_files(job.provenance, dict.fromkeys(f"{part}.png" for part in others))
+    written = [
+        write_array_png(
+            overlays[part], job.plan.path("png", part), lead if part == first else job.provenance
+        )
+        for part in (*others, first)
+    ]
+    return [written[-1], *written[:-1]]

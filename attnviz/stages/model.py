@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,7 +19,6 @@ from attnviz.stages.reference import read_second
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from attnviz.attention.relevance import Reference
     from attnviz.domain import Maps, PreparedImage, Size
     from attnviz.domain.kinds import CommandRequest
     from attnviz.domain.requests import RunRequest
@@ -32,7 +31,7 @@ def maps_of(
     model: Backbone,
     images: Sequence[PreparedImage],
     command: CommandRequest,
-    reference: Reference | None = None,
+    reference: Any = None,
 ) -> list[Maps]:
     """What a command asks for, of images of one input size, in one pass: one result per image.
 

@@ -12,6 +12,7 @@ from attnviz.errors import UsageError, no_gradients_in_float16
 from attnviz.images.find import find_images
 from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
+from attnviz.models.stated import stated_info
 from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
 
@@ -34,15 +35,18 @@ def check_before_loading(
 
     Raises:
         UsageError: The second image is not a file; gradients in float16, whose range they leave; a
-            layer, head or size that the named model does not have.
+            layer, head or size that the named model does not have, or that of a checkpoint by its
+            config.json or header.
         UnsupportedModelError: It has no CLS token, and the command needs one.
+        CheckpointError: A checkpoint that is a file of another kind.
     """
     second = command.second_image
     if second is not None and not second.is_file():
         raise UsageError(f"--like: {second} is not a file", "give a second image")
     if command.needs_gradients and model.precision is Precision.FLOAT16:
         raise no_gradients_in_float16()
-    info = known_info(model)
+    stated = stated_info(model)
+    info = known_info(model) or stated
     if info is not None:
         check_request(info, command)
         if inputs is not None:
@@ -65,7 +69,8 @@ def plan_request(
     # Names are assigned over all images, so that two shards do not write the same file.
     command = kind_of(request.command).name
     values = name_values(command, [request.model], layer_as_written(request.command))
-    plans = plan_outputs(found.files, command, placed, values)
+    lead = "" if request.command.draws_figure else request.command.first_overlay
+    plans = plan_outputs(found.files, command, placed, values, lead)
     shard = request.inputs.shard
     if shard is None:
         return found, plans

@@ -13,7 +13,16 @@ from attnviz.figures import overlay_images
 from attnviz.output.write import write_array_png, write_csv
 
 if TYPE_CHECKING:
-    from attnviz.domain import DrawStyle, FigureImage, HeadsMaps, Provenance, ScoreMaps, WrittenFile
+    from attnviz.domain import (
+        DrawStyle,
+        FigureImage,
+        HeadsMaps,
+        MatchMaps,
+        Provenance,
+        ScoreMaps,
+        WrittenFile,
+    )
+    from attnviz.domain.kinds import CommandRequest
     from attnviz.output.plan import OutputPlan
 
     Sidecars = list[tuple[WrittenFile, str | None]]
@@ -23,19 +32,38 @@ def write_overlays(
     maps: HeadsMaps,
     image: FigureImage,
     style: DrawStyle,
+    request: CommandRequest,
     provenance: Provenance,
     plan: OutputPlan,
 ) -> Sidecars:
     """The image with each head's map over it, at its own size: ``STEM.heads.head3.png``."""
-    pixels = overlay_images(maps, image, style)
+    overlays = overlay_images(maps, image, style, request)
     return [
-        (write_array_png(overlay, plan.path("png", f"head{head}"), provenance, "overlay"), None)
-        for head, overlay in zip(maps.heads, pixels, strict=True)
+        (write_array_png(pixels, plan.path("png", part), provenance), None)
+        for part, pixels in overlays.items()
     ]
 
 
+def write_pairs(
+    maps: MatchMaps,
+    _image: FigureImage,
+    _style: DrawStyle,
+    _request: CommandRequest,
+    _made: Provenance,
+    plan: OutputPlan,
+) -> Sidecars:
+    """The pairs, one row each: ``STEM.match.csv``."""
+    written = write_csv(plan.path("csv"), maps.pair_rows(), "pairs")
+    return [(written, sha256_of(written.path.read_bytes()))]
+
+
 def write_scores(
-    maps: ScoreMaps, _image: FigureImage, _style: DrawStyle, _made: Provenance, plan: OutputPlan
+    maps: ScoreMaps,
+    _image: FigureImage,
+    _style: DrawStyle,
+    _request: CommandRequest,
+    _made: Provenance,
+    plan: OutputPlan,
 ) -> Sidecars:
     """The scores, one row a patch: ``STEM.score.csv``."""
     written = write_csv(plan.path("csv"), maps.patch_rows(), "scores")

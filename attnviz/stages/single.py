@@ -14,7 +14,6 @@ from attnviz.stages.model import maps_of, verified
 from attnviz.stages.read import prepare_image, provenance_of
 
 if TYPE_CHECKING:
-    from attnviz.attention.relevance import Reference
     from attnviz.domain import (
         HeadsMaps,
         LayersMaps,
@@ -78,12 +77,12 @@ class SingleImage:
     @overload
     def maps(self, command: RolloutRequest) -> RolloutMaps: ...
     @overload
-    def maps(self, command: CommandRequest, reference: Reference | None = None) -> Maps: ...
+    def maps(self, command: CommandRequest, reference: Any = None) -> Maps: ...
 
-    def maps(self, command: CommandRequest, reference: Reference | None = None) -> Any:
+    def maps(self, command: CommandRequest, reference: Any = None) -> Any:
         """What a command asks for, after ``check``.
 
-        reference: the second image of a ``RelevanceRequest`` with ``like``.
+        reference: the result of ``read_second`` or ``refer_to`` for a command with a second image.
 
         Raises:
             AttnvizError: As ``check`` and ``attnviz.attention.compute.compute``.

@@ -11,7 +11,7 @@ from typing import Any
 from attnviz.attention.checks import check_request
 from attnviz.domain import DrawStyle, Fit, ImageFormat, WrittenFile
 from attnviz.domain.events import Failed, Skipped
-from attnviz.domain.kinds import KINDS, CommandRequest, kind_of
+from attnviz.domain.kinds import CommandRequest, kind_of, request_of
 from attnviz.domain.requests import (
     InputRequest,
     ModelRequest,
@@ -23,6 +23,7 @@ from attnviz.errors import UsageError
 from attnviz.images.find import find_images
 from attnviz.images.sizes import check_size
 from attnviz.models.training import is_first_process, snapshot_backbone, undisturbed
+from attnviz.models.wrap import compared
 from attnviz.output.plan import check_folder
 from attnviz.stages.draw import job_of, render
 from attnviz.stages.model import ModelStage
@@ -43,6 +44,7 @@ class Watch:
     ``out/step00001200/cat.heads.png``. tensorboard: a folder for events, or an open SummaryWriter.
     name: the model's name in figures. size, fit, mean, std: as on the command line. The first
     failure is logged as a warning, further ones at debug level; with ``strict`` they are raised.
+    verify: as of ``attnviz.wrap``, at the first step that is drawn.
 
     Raises:
         AttnvizError: At once, if the images, the figures or the folder cannot be used.
@@ -62,11 +64,12 @@ class Watch:
     save_data: bool = False
     style: DrawStyle = field(default_factory=DrawStyle)
     strict: bool = False
+    verify: bool = True
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise UsageError(f"every={self.every} is not a number of steps", "give 1 or more")
-        self._commands = tuple(_command(figure) for figure in self.figures)
+        self._commands = tuple(request_of(figure) for figure in self.figures)
         names = [kind_of(command).name for command in self._commands]
         if len(set(names)) < len(names):
             raise UsageError("two figures of one kind would share a name", "use a second Watch")
@@ -85,6 +88,7 @@ class Watch:
         self._formats = tuple(ImageFormat(each) for each in self.formats)
         self._board: Board | None = None
         self._warned = False
+        self._verified = not self.verify
         for command in self._commands:
             check_before_loading(command, ModelRequest())
         if is_first_process():
@@ -113,6 +117,9 @@ class Watch:
 
     def _files(self, model: Any, step: int) -> Iterator[WrittenFile]:
         snapshot = snapshot_backbone(model, self.name)
+        if not self._verified:
+            compared(model, snapshot)
+            self._verified = True
         snapshot.info = replace(
             snapshot.info,
             name=f"{snapshot.info.name}, step {step}",
@@ -153,14 +160,6 @@ class Watch:
 
 def _listed(images: Sequence[str | Path]) -> Sequence[str | Path]:
     return [images] if isinstance(images, str | Path) else images
-
-
-def _command(figure: str | CommandRequest) -> CommandRequest:
-    if not isinstance(figure, str):
-        return figure
-    if figure not in KINDS:
-        raise UsageError(f"no figure is called {figure!r}", f"one of {', '.join(KINDS)}")
-    return KINDS[figure].request()
 
 
 def _with_step(

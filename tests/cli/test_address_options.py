@@ -19,6 +19,7 @@ from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.kinds import KINDS, RelevanceRequest
 from attnviz.domain.options import option_fields
 from attnviz.domain.parse import local_path
+from attnviz.domain.registers import RegistersRequest
 from attnviz.domain.requests import ModelRequest, OutputRequest
 from attnviz.errors import UsageError
 from attnviz.output.read_record import read_record
@@ -57,6 +58,7 @@ def uploaded(store, tmp_path):
 
 REQUESTS = (
     ModelRequest, OutputRequest, ExploreRequest, EvolutionRequest, RelevanceRequest, ColumnOptions,
+    RegistersRequest,
 )  # fmt: skip
 
 
@@ -67,7 +69,7 @@ def test_no_option_of_a_request_makes_a_path_of_an_address_by_itself():
         for each in option_fields(request)
         if "Path" in str(request.__dataclass_fields__[each.field.name].type)
     }
-    names = {"checkpoint", "out", "table", "mask", "like"}
+    names = {"checkpoint", "out", "table", "mask", "like", "test-registers"}
     assert {name.split()[1] for name in read} == names
     for name, reader in read.items():
         assert isinstance(reader("--x", "s3://bucket/x.png"), Address), name
@@ -117,6 +119,7 @@ COMMANDS = {
     "heads": "heads {0}/cat.png --checkpoint {0}/step50.pth {1} --out {2}",
     "relevance": "relevance {0}/cat.png --like {0}/dog.png --checkpoint {0}/step50.pth {1} "
     "--out {2}",
+    "match": "match {0}/cat.png {0}/dog.png --checkpoint {0}/step50.pth {1} --out {2}",
     "compare": "compare {0}/cat.png --checkpoint {0}/step50.pth --checkpoint {0}/step100.pth {1} "
     "--out {2}",
     "evolve": "evolve {0}/step50.pth {0}/step100.pth --image {0}/cat.png --mask {0}/masks/cat.png "
@@ -134,6 +137,28 @@ def test_commands_take_everything_from_a_store(real, tiny, uploaded, tmp_path, c
     (figure,) = here.out.split()
     same_work(tmp_path / figure, there.out.strip())
     assert not (tmp_path / "memory:").exists()
+
+
+def test_lists_of_neurons_lie_in_a_store_too(real, tiny, uploaded, tmp_path):
+    find = (
+        "registers {0}/cat.png --checkpoint {0}/step50.pth --threshold 1 --top 3 --out {1}/n.json"
+    )
+    draw = (
+        "heads {0}/cat.png --checkpoint {0}/step50.pth --test-registers {1}/n.json --out {1} "
+        "--workers 0"
+    )
+    for command in (find, draw):
+        here = real(*command.format(".", "out").split(), *tiny[2:])
+        there = real(*command.format("memory://all", "memory://out").split(), *tiny[2:])
+        assert (here.code, there.code) == (0, 0), there.err
+        assert there.out == here.out.replace("out/", "memory://out/")
+    texts = [
+        path_of(folder + "/n.json").read_text() for folder in (f"{tmp_path}/out", "memory://out")
+    ]
+    assert texts[0] == texts[1]
+    records = [read_record(path_of(f"{folder}/cat.heads.png"))
+               for folder in (f"{tmp_path}/out", "memory://out")]  # fmt: skip
+    assert records[0]["neurons_sha256"] == records[1]["neurons_sha256"]
 
 
 def test_eval_takes_pictures_masks_and_weights_from_a_store(real, tiny, uploaded):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from attnviz.models import load
+from attnviz.models.stated import depth_of
+from attnviz.runs import compare, evaluate, evolve, explore
 from tests.helpers.photos import save_scene
 
 
 @pytest.fixture
 def no_weights(real, tmp_path, monkeypatch):
     """The command line with a photo, where no model may be loaded."""
-    monkeypatch.setattr(
-        "attnviz.models.load.load_backbone", lambda _request: pytest.fail("a model was loaded")
-    )
+    # The modules with a name for the function are imported before, or they would keep this one.
+    for module in (load, compare, evaluate, evolve, explore):
+        monkeypatch.setattr(
+            module, "load_backbone", lambda _request: pytest.fail("a model was loaded")
+        )
     save_scene(tmp_path / "a.png", 40, 40)
     save_scene(tmp_path / "masks" / "a.png", 40, 40)
     return real
@@ -46,6 +53,70 @@ def test_eval_asks_before_too(no_weights):
     run = no_weights("eval", "a.png", "masks", "--layer", "12")
     assert run.code == 2
     assert "layer 12 does not exist" in run.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "message"),
+    [
+        ("away.pth", None, 2, "away.pth does not exist"),
+        ("notes.pth", b"how the weights were made\n", 1, "notes.pth is a text file"),
+        ("page.bin", b"<!DOCTYPE html><html>", 1, "page.bin is a web page"),
+        ("empty.safetensors", b"", 1, "empty.safetensors is empty"),
+    ],
+)
+def test_a_checkpoint_that_is_none(no_weights, tmp_path, name, content, code, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    run = no_weights("heads", "a.png", "--checkpoint", name)
+    assert (run.code, run.out) == (code, "")
+    assert message in run.err.splitlines()[0]
+
+
+def test_a_layer_that_a_safetensors_header_does_not_list(no_weights, tmp_path):
+    header = {
+        f"blocks.{block}.norm1.weight": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+        for block in range(3)
+    }
+    text = json.dumps(header).encode()
+    (tmp_path / "w.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(16))
+    run = no_weights("heads", "a.png", "--checkpoint", "w.safetensors", "--layer", "3")
+    assert run.code == 2
+    assert "layer 3 does not exist: w.safetensors has layers 0 to 2" in run.err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "message"),
+    [
+        ("heads", "--layer", "4", "layer 4 does not exist: vit has layers 0 to 3"),
+        ("layers", "--heads", "2", "head 2 does not exist: vit has heads 0 to 1"),
+        ("qkv", "--size", "30", "size 30 is not a multiple of the patch size 8"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_config_states(no_weights, tmp_path, command, option, value, message, nested):
+    sizes = {"num_hidden_layers": 4, "num_attention_heads": 2, "patch_size": 8}
+    config = {"model_type": "clip", "vision_config": sizes} if nested else sizes
+    (tmp_path / "vit").mkdir()
+    (tmp_path / "vit" / "config.json").write_text(json.dumps({"model_type": "dinov2"} | config))
+    (tmp_path / "vit" / "model.safetensors").write_bytes(bytes(8) + b"{}")
+    run = no_weights(command, "a.png", "--checkpoint", "vit", option, value, "--fit", "pad")
+    assert run.code == 2
+    assert message in run.err
+
+
+@pytest.mark.parametrize(
+    ("names", "depth"),
+    [
+        (["blocks.0.a", "blocks.11.a"], 12),
+        (["module.teacher.blocks.0.0.a", "module.teacher.blocks.1.5.a"], 6),
+        (["encoder.layer.3.mlp.layers.7.a"], 4),
+        (["student.blocks.2.a", "teacher.blocks.2.a"], 3),
+        (["blocks.2.a", "decoder_blocks.1.a"], None),
+        (["head.weight"], None),
+    ],
+)
+def test_depth_by_the_names_of_tensors(names, depth):
+    assert depth_of(names) == depth
 
 
 @pytest.mark.parametrize("more", [(), ("--list",), ("--check",)])

@@ -85,7 +85,7 @@ def test_wrong_use_gives_2_and_one_clear_line(light_server: WarmServer) -> None:
     run = light_server.run("heads", "a.jpg", "--sise", "480")
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.splitlines() == [
-        "error: No such option: --sise (Possible options: --distance, --scale, --size)",
+        "error: No such option: --sise (Possible options: --distance, --size, --stride)",
         "  see 'attnviz heads --help'",
     ]
 

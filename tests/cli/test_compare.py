@@ -26,7 +26,7 @@ from tests.helpers.photos import save_scene
 
 ALL = (
     "mean,head:-1,heads,rollout,score,pca,foreground,norm,patch@1,2,cosine@50,3px,patch@9.5,7px,"
-    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm,max,q-pca:1,k-pca:-2,v-norm:1"
+    "entropy,to-cls,q-pca,k-pca,v-pca,q-norm,k-norm,v-norm,max,discover,lost,spectral,q-pca:1,k-pca:-2,v-norm:1"
 )
 
 
@@ -67,6 +67,8 @@ def test_every_map_is_that_of_its_own_command(
         heads = alone("heads", "--no-distance")["attention"]
         features = alone("features", "--xy", "50,3")
         split = alone("features", "--foreground")
+        methods = {"discover": "tokencut", "lost": "lost", "spectral": "spectral"}
+        objects = {name: alone("discover", "--method", each) for name, each in methods.items()}
         matrix, qkv = alone("matrix"), alone("qkv")
         parts, grid = ("query", "key", "value"), heads.shape[1:]
         lengths = {
@@ -90,6 +92,9 @@ def test_every_map_is_that_of_its_own_command(
             **{f"{name[0]}-pca": qkv[f"{name}_pca_all"] for name in parts},
             **{f"{name[0]}-norm": lengths[name].astype(np.float32) for name in parts},
             "max": heads.max(axis=0),
+            "lost": objects["lost"]["similarity"],
+            **{name: objects[name]["eigenvectors"][0] for name in ("discover", "spectral")},
+            **{f"{name}_mask": objects[name]["mask"] for name in methods},
             "q-pca_1": qkv["query_pca"][1],
             "k-pca_0": qkv["key_pca"][0],
             "v-norm_1": qkv["value_norm"][1, 1:].reshape(grid),
@@ -164,6 +169,25 @@ def test_layers_stand_side_by_side(real, tiny, tiny_weights, photo, tmp_path):
     titles = [text for each in drawing.iter() if (text := each.text or "").startswith("Mean ")]
     # The last layer by its number, which is that of all rows.
     assert [re.split("L|layer ", title)[-1] for title in titles] == ["0", "3"]
+
+
+def test_match_is_that_of_its_own_command(real, tiny, tiny_weights, photo, tmp_path):
+    second = save_scene(tmp_path / "second.png", 40, 40, seed=3)
+    call = ("compare", photo, *tiny, "--show", "match,mean", "--like", "second.png", "--save-data")
+    run = real(*call, "--json")
+    assert run.code == 0, run.err
+    found = arrays(tmp_path / "attnviz-out" / "photo.compare.npz")
+    expected = single(real, tmp_path, "match", photo, tiny_weights, "--like", "second.png")
+    np.testing.assert_array_equal(found["row0_match"], expected["best"])
+    record = json.loads(run.out)
+    assert record["options"]["like"] == "second.png"
+    assert record["like_sha256"] == hashlib.sha256(second.read_bytes()).hexdigest()
+    layered = real(*call[:-1], "--layers", "0,-1", "--save-data", "--name", "layered")
+    assert layered.code == 0, layered.err
+    of_layers = arrays(tmp_path / "attnviz-out" / "layered.compare.npz")
+    assert not np.array_equal(of_layers["row0_match_layer_0"], of_layers["row0_match_layer_-1"])
+    both = ("--show", "match,relevance", "--like", "second.png", "--method", "contribution")
+    assert real("compare", photo, *tiny, *both).code == 0
 
 
 def test_relevance_is_that_of_its_own_command(real, tiny, tiny_weights, photo, tmp_path):
@@ -418,6 +442,9 @@ def test_models_after_commas_and_named_checkpoints(real, photo, tmp_path):
         (("--layers", "1,9"), "layer 9 does not exist"),
         (("--layers", "1", "--layer", "1"), "--layer and --layers exclude each other"),
         (("--show", "relevance"), "--show relevance needs a target"),
+        (("--show", "match"), "--show match needs a second image"),
+        (("--show", "match", "--like", "gone.png"), "gone.png is not a file"),
+        (("--show", "match", "--like", "photo.png", "--class", "1"), "need --show relevance"),
         (("--like", "photo.png"), "--like, --class and --method need --show relevance"),
         (("--show", "relevance", "--like", "gone.png"), "gone.png is not a file"),
         (("--show", "relevance", "--class", "3"), "--class: tiny.pth has no classifier"),

@@ -185,7 +185,7 @@ def test_a_mask_that_does_not_fit_costs_its_picture(real, tiny, judged, planted,
         (("gone", "masks"), 1, "gone does not exist"),
         (("photos", "masks", "--threshold", "0"), 2, "--threshold: 0 is out of range"),
         (("photos", "masks", "--layer", "9"), 2, "layer 9 does not exist"),
-        (("photos",), 2, "Missing argument"),
+        (("photos",), 2, "eval needs masks or boxes"),
     ],
 )
 def test_wrong_use(real, tiny, judged, arguments, code, reason):

@@ -12,10 +12,12 @@ from PIL import Image
 
 from attnviz.cli.app import command_with_options
 from attnviz.cli.panels import DRAWING, figure_panels
+from attnviz.domain import sha256_of
 from attnviz.domain.kinds import KINDS
 from attnviz.domain.options import option_fields
 from tests.helpers import checkpoints
 from tests.helpers.photos import save_scene
+from tests.helpers.writer_neurons import neuron_list
 
 OWN = {
     "layer": ["--layer", "0"],
@@ -23,6 +25,7 @@ OWN = {
     "heads": ["--heads", "0"],
     "threshold": ["--threshold", "0.3"],
     "overlay": ["--overlay"],
+    "overlay-only": ["--overlay-only"],
     "distance": ["--no-distance"],
     "query": ["--query", "mean"],
     "each-head": ["--each-head"],
@@ -44,8 +47,17 @@ OWN = {
     "outlier-threshold": ["--outlier-threshold", "0.1"],
     "norm": ["--norm", "linear"],
     "part": ["--part", "q"],
+    "max-layer": ["--max-layer", "2"],
+    "top": ["--top", "3"],
+    "sparse": ["--sparse"],
 }
 """A value of every option that belongs to a kind of figure, other than its default."""
+
+OWN_OF = {
+    "discover": {"method": ["--method", "lost"]},
+    "match": {"threshold": ["--threshold", "0.9"], "pairs": ["--pairs", "2"]},
+}
+"""The same for options whose values depend on the kind."""
 
 DRAWN = {
     "width": ["--width", "5"],
@@ -66,6 +78,9 @@ SHARED = {
     "device": ["--device", "mps"],
     "precision": ["--precision", "bfloat16"],
     "positions": ["--positions", "timm"],
+    "stride": ["--stride", "4"],
+    "test-registers": ["--test-registers", "neurons.json"],
+    "register-count": ["--register-count", "2"],
     "verify": ["--verify"],
     "size": ["--size", "24"],
     "fit": ["--fit", "squash"],
@@ -121,7 +136,12 @@ def outcome(real, tmp_path, tiny_weights):
     save_scene(tmp_path / "masks" / "a.png", 40, 56)
     checkpoints.save(tmp_path / "other.pth", checkpoints.original(seed=5))
     (tmp_path / "tiny.pth").symlink_to(tiny_weights)
+    (tmp_path / "boxes.csv").write_text(
+        "image,left,top,right,bottom\na,0,0,9,9\n", encoding="utf-8"
+    )
     (tmp_path / "options.toml").write_text("size = 24\n", encoding="utf-8")
+    neurons = neuron_list((0, 1), (1, 2), weights_sha256=sha256_of(tiny_weights.read_bytes()))
+    (tmp_path / "neurons.json").write_text(neurons.to_json(), encoding="utf-8")
     inputs = set(tmp_path.rglob("*"))
 
     def run(*arguments: str):
@@ -140,7 +160,7 @@ def outcome(real, tmp_path, tiny_weights):
 
 WEIGHTS = ["--checkpoint", "tiny.pth", "--model-arg", "heads=2"]
 QUICK = ["--dpi", "30", "--out", "out"]
-TARGET = {"relevance": ["--like", "b.png"]}
+TARGET = {"relevance": ["--like", "b.png"], "match": ["--like", "b.png"]}
 NEEDED = {"flip-foreground": ["--foreground"]}
 
 
@@ -153,7 +173,7 @@ def test_every_option_of_a_kind_has_an_effect(kind, outcome):
     for each in option_fields(KINDS[kind].request):
         needed = NEEDED.get(each.name, [])
         plain = outcome(*figure(kind), *needed)
-        changed = outcome(*figure(kind), *needed, *OWN[each.name])
+        changed = outcome(*figure(kind), *needed, *(OWN | OWN_OF.get(kind, {}))[each.name])
         assert plain[0] == 0, plain[2]
         # The numbers of a figure are printed, too.
         assert changed[1:] != plain[1:], each
@@ -162,9 +182,10 @@ def test_every_option_of_a_kind_has_an_effect(kind, outcome):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_option_of_the_drawing_has_an_effect(kind, outcome):
-    plain = outcome(*figure(kind))
+    more = ["--at", "0,1"] if kind == "patch" else []  # only the map of a single one is laid over
+    plain = outcome(*figure(kind), *more)
     for each in DRAWING.options():
-        changed = outcome(*figure(kind), *DRAWN[each.name])
+        changed = outcome(*figure(kind), *more, *DRAWN[each.name])
         refused = changed[0] == 2 and f"--{each.name} has no effect" in changed[2]
         assert refused == (each.name in KINDS[kind].unused), each
         assert changed[3] != plain[3], each
@@ -176,6 +197,8 @@ COMMANDS = {
     "evolve": ["evolve", "tiny.pth", "other.pth", "--image", "a.png", *WEIGHTS[2:], *QUICK],
     "eval": ["eval", "a.png", "masks", *WEIGHTS],
     "explore": ["explore", "a.png", *WEIGHTS, "--out", "out/page.html"],
+    "registers": ["registers", "a.png", *WEIGHTS, "--dpi", "30", "--threshold", "1", "--out",
+                  "out/n.json"],
 }  # fmt: skip
 
 
@@ -186,8 +209,14 @@ def test_every_other_option_has_an_effect(command, outcome):
     plain = outcome(*COMMANDS[command])
     assert plain[0] == 0, plain[2]
     values = SHARED | OWN | DRAWN | {"scale": ["--scale", "panel"]}
+    if command == "registers":
+        values |= {"scale": DRAWN["scale"]}
     if command == "eval":
-        values |= {"format": ["--format", "csv"]}
+        boxes = ["--boxes", "boxes.csv"]
+        values |= {"format": ["--format", "csv"], "boxes": boxes}
+        values |= {"method": [*boxes, "--method", "lost"]}
+    if command == "explore":
+        values |= {"like": ["--like", "b.png"]}
     for parameter in command_with_options(command).params:
         name = parameter.opts[0].removeprefix("--")
         if parameter.param_type_name != "option" or name in seen:

@@ -30,8 +30,8 @@ def resident(process):
 seen, pools = [], []
 begin, take = Renderer.__init__, report.Report._take
 
-def begin_and_note(self, *arguments):
-    begin(self, *arguments)
+def begin_and_note(self, *arguments, **options):
+    begin(self, *arguments, **options)
     pools.append(self)
 
 def take_and_note(self, event):

@@ -29,6 +29,8 @@ CALLS = [
     ("patch", "--at", "3,0", "--at", "2,3", "--xy", "9.5,7", "--each-head", "--std", ".2,.3,.4"),
     ("score", "--csv", "--keep-ratio", "0.3", "--precision", "bfloat16", "--positions", "timm"),
     ("relevance", "--like", "in/it's a $cat [1].png", "--method", "gradient-rollout"),
+    ("discover", "--method", "spectral", "--layer", "-2", "--part", "v"),
+    ("match", "--like", "in/it's a $cat [1].png", "--pairs", "all", "--part", "tokens", "--csv"),
     ("features", "--foreground", "--flip-foreground", "--layer", "0", "--at", "3,0", "--xy",
      "9.5,7", "--outlier-threshold", "4"),
     ("heads", "--layer", "0", "--heads", "0", "--alpha", "0"),
@@ -101,6 +103,37 @@ def test_the_printed_command_gives_the_same_bytes(call, formats, tiny, tmp_path,
             if printed[name] == command:
                 made, expected = folder / "o x" / name, first / "o x" / name
                 assert made.read_bytes() == expected.read_bytes(), name
+
+
+@pytest.mark.parametrize("where", ["pages/the cat.html", "attnviz-out/it's a $cat.explore.html"])
+def test_a_page_is_read_and_its_command_gives_the_same_bytes(
+    tiny, tmp_path, again, command_in, capsys, where
+):
+    first = tmp_path / "first"
+    save_scene(first / "in" / "it's a $cat.png", 40, 56)
+    out = ["-o", where] if where.startswith("pages") else []
+    with contextlib.chdir(first):
+        arguments = [
+            "in/it's a $cat.png",
+            *tiny[:4],
+            "--layers",
+            "-1,0",
+            "--no-rollout",
+            *out,
+            "-q",
+        ]
+        assert attnviz("explore", *arguments) == 0
+        assert attnviz("info", where) == 0
+    told = capsys.readouterr().out
+    digest = sha256_of((first / "in" / "it's a $cat.png").read_bytes())
+    assert f"image SHA-256    {digest}" in told
+    command = command_in(first, where)
+    assert ("--out" in command) == bool(out)
+    assert "--name" not in command
+    assert "--layers=-1,0" in command
+    folder = fresh(tmp_path, of=first)
+    again(folder, command)
+    assert (folder / where).read_bytes() == (first / where).read_bytes()
 
 
 NAMES = (

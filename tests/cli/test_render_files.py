@@ -10,9 +10,14 @@ import typer
 from attnviz.cli.app import command_with_options
 from attnviz.cli.figure_set import read_figure_set
 from attnviz.cli.toml_file import load_toml
+from attnviz.domain.comparison import CompareRequest
+from attnviz.domain.evolution import EvolutionRequest
+from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.kinds import KINDS, kind_of
+from attnviz.domain.requests import RunRequest
 from attnviz.errors import UsageError
 from tests.helpers import kinds
+from tests.helpers.writer_neurons import neuron_list
 
 ROOT = Path(__file__).resolve().parents[2]
 """The commands of the gallery."""
@@ -31,9 +36,13 @@ WRITTEN = {
     "residual": "0.3", "discard-ratio": "0", "discard": '"before"', "start-layer": "1",
     "layers-shown": "[2, -1]", "at": "[[3, 7], [0, 0]]", "xy": '["9,8.5"]', "keep-ratio": "0.7",
     "csv": "true", "norm": '"linear"', "part": '["q", "v"]', "foreground": "true",
-    "flip-foreground": "true", "outlier-threshold": "9.5",
+    "flip-foreground": "true", "outlier-threshold": "9.5", "stride": "4",
+    "test-registers": '"n.json"', "register-count": "2",
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
+
+WRITTEN_OF = {"discover": {"method": '"lost"', "part": '"v"'}}
+"""The same where an option's values depend on the command."""
 
 
 def options_of(command: str) -> dict[str, typer.models.ParameterInfo]:
@@ -65,9 +74,9 @@ def write(folder: Path, text: str) -> Path:
 
 LEFT_OUT = (
     *("config", "json", "quiet", "random-weights", "table", "summary"),
-    *("engine", "ray-address", "cpus-per-model", "shard"),
+    *("engine", "ray-address", "cpus-per-model", "shard", "overlay-only"),
 )
-"""Options of the run as a whole, and one that excludes --checkpoint."""
+"""Options of the run as a whole, and those that exclude others: --checkpoint, --format."""
 
 
 @pytest.mark.parametrize(
@@ -88,13 +97,15 @@ def test_every_option_means_what_it_means_on_the_command_line(
 ):
     monkeypatch.chdir(tmp_path)
     Path("w.pth").touch()
+    Path("n.json").write_text(neuron_list((0, 1)).to_json(), encoding="utf-8")
     options = options_of(command)
     names = [name for name in options if name not in {*LEFT_OUT, *KINDS[command].unused}]
-    assert set(names) <= WRITTEN.keys()
-    lines = [f"{n.replace('-', '_') if underscores else n} = {WRITTEN[n]}" for n in names]
+    values = WRITTEN | WRITTEN_OF.get(command, {})
+    assert set(names) <= values.keys()
+    lines = [f"{n.replace('-', '_') if underscores else n} = {values[n]}" for n in names]
     head = ["[[figure]]", f'command = "{command}"', 'images = ["a.jpg", "b c.jpg"]']
     (figure,) = read_figure_set(write(tmp_path, "\n".join([*head, *lines])).relative_to(tmp_path))
-    arguments = [word for n in names for word in as_arguments(n, options[n], WRITTEN[n])]
+    arguments = [word for n in names for word in as_arguments(n, options[n], values[n])]
     assert figure.request == request_of(command, "a.jpg", "b c.jpg", *arguments)
     assert kind_of(figure.request.command).name == command
 
@@ -238,4 +249,7 @@ def test_lines_of_keys_in_a_file_that_makes_it_hard(tmp_path):
 
 def test_the_sets_of_this_repository_can_be_read():
     figures = read_figure_set(ROOT / "configs" / "gallery.toml")
-    assert sorted(kind_of(f.request.command).name for f in figures) == sorted(kinds.ALL)
+    runs = [f.request for f in figures if isinstance(f.request, RunRequest)]
+    assert {kind_of(request.command).name for request in runs} == set(kinds.ALL)
+    others = {type(f.request) for f in figures} - {RunRequest}
+    assert others == {CompareRequest, EvolutionRequest, ExploreRequest}

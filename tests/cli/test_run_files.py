@@ -179,6 +179,8 @@ def test_the_table_has_the_rows_of_every_figure(real, tiny, photos, tmp_path, co
         ("features",),
         ("features", "--outlier-threshold", "1"),
         ("relevance", "--like", "photos/1.png"),
+        ("discover", "--method", "lost"),
+        ("match", "--like", "photos/1.png"),
         ("compare", "--show", "mean,rollout,pca"),
     ],
     ids=" ".join,

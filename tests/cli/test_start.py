@@ -52,10 +52,12 @@ def command_lines(tiny, photos, tmp_path):
     lines = {
         "heads": [*figure, "--table", table],
         "relevance": [*figure, "--like", str(photos / "2.jpg")],
+        "match": [*figure, "--like", str(photos / "2.jpg")],
         "compare": [image, *tiny, *out],
         "eval": [image, "masks", *model],
         "evolve": [tiny[1], tiny[1], "--image", image, *tiny[2:], *out],
         "explore": [image, *model, "--out", "page.html"],
+        "registers": [image, *model, "--threshold", "1", "--out", "neurons.json"],
         "render": ["set.toml"],
         "info": ["out/1.heads.png"],
         "merge": ["merged.csv", table],

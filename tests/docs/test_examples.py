@@ -17,6 +17,7 @@ import yaml
 import attnviz.runs
 from attnviz.cli.app import app, command_with_options, main
 from attnviz.cli.commands import COMMANDS
+from tests.helpers.writer_neurons import neuron_list
 
 ROOT = Path(__file__).resolve().parents[2]
 # docs/cli.md is generated, and tests/cli checks its examples.
@@ -63,6 +64,10 @@ def command_lines() -> list[tuple[str, list[str]]]:
     return [(name, call) for name, call in found if "COMMAND" not in call]
 
 
+_READING = {"render", "info", "eval", "evolve", "explore", "merge", "compare", "registers"}
+"""Commands that read files which the documents only name."""
+
+
 def known_options() -> set[str]:
     group = typer.main.get_command(app)
     return {
@@ -77,6 +82,7 @@ def known_options() -> set[str]:
 def workplace(tmp_path, monkeypatch):
     """A folder that looks like the root of the repository to what is read there."""
     (tmp_path / "sample_images").symlink_to(ROOT / "sample_images")
+    (tmp_path / "neurons.json").write_text(neuron_list((0, 1)).to_json(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -97,7 +103,7 @@ def test_every_command_line_is_accepted(name, arguments, workplace, monkeypatch)
     for file in FILES:
         toml = re.search(rf"# {re.escape(file)}\n(.*?)\n\n", TEXTS["docs/ci-and-shell.md"], re.S)
         Path(file).write_text(toml.group(1).replace("    ", ""), encoding="utf-8")
-    if arguments[0] in {"render", "info", "eval", "evolve", "explore", "merge", "compare"}:
+    if arguments[0] in _READING:
         # These read files that the documents only name; that they parse is what counts here.
         command = command_with_options(arguments[0])
         command.make_context(arguments[0], arguments[1:])
@@ -142,11 +148,14 @@ def test_there_are_command_lines_of_every_command():
         "matrix",
         "qkv",
         "relevance",
+        "discover",
+        "match",
         "models",
         "render",
         "info",
         "eval",
         "explore",
+        "registers",
     }
 
 
@@ -179,23 +188,25 @@ def test_every_page_is_in_the_index():
         assert page.name == "README.md" or f"]({page.name})" in index, page.name
 
 
+IN_THE_SET_ALONE = {"command", "images", "checkpoints", "dpi", "width", "animation"}
+
+
 def test_the_readme_shows_the_gallery_and_the_commands_that_made_it():
     figures = GALLERY["figure"]
     assert len(figures) >= 5
-    written = [call for _, call in command_lines()]
+    written = [sorted(call) for _, call in command_lines()]
     for figure in figures:
-        (image,) = figure["images"]
-        options = {k: v for k, v in figure.items() if k not in {"command", "images"}}
-        words = [
-            figure["command"],
-            image.removeprefix("../"),
-            "--model",
-            GALLERY["defaults"]["model"],
-        ]
-        for name, value in options.items():
-            for one in value if isinstance(value, list) else [value]:
-                words += (
-                    [f"--{name}"] if one is True else [f"--{name}", str(one).removeprefix("../")]
-                )
-        assert sorted(words) in [sorted(call) for call in written], words
-        assert f"](docs/figures/{Path(image).stem}.{figure['command']}.png)" in TEXTS["README.md"]
+        if figure["command"] == "explore":
+            assert f"]({figure['out'].removeprefix('../')})" in TEXTS["README.md"]
+            continue
+        paths = figure.get("images") or figure["checkpoints"]
+        words = [figure["command"], *paths, "--model", GALLERY["defaults"]["model"]]
+        for name, value in figure.items():
+            if name in IN_THE_SET_ALONE:
+                continue
+            several = [",".join(value)] if name == "show" else value
+            for one in several if isinstance(several, list) else [several]:
+                words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
+        assert sorted(word.removeprefix("../") for word in words) in written, words
+        stem = figure.get("name", Path(paths[0]).stem)
+        assert f"](docs/figures/{stem}.{figure['command']}.png)" in TEXTS["README.md"]

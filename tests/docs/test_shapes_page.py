@@ -13,7 +13,7 @@ from tests.helpers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
-    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
+    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸⁹]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
 )
 LETTERS = {
     "D": 384,
@@ -28,7 +28,13 @@ LETTERS = {
     "d": 128,
     "C": 8,
     "R": 9,
+    "E": 5,
+    "M": 3,
+    "gh'": 2,
+    "gw'": 6,
 }
+WITHOUT_HEADS = ("features", "discover", "match")
+"""Commands whose numbers are of no single head."""
 
 
 def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
@@ -39,7 +45,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸⁹]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":
@@ -57,15 +63,24 @@ def test_the_table_is_what_is_saved(command):
     )
     pixels = np.random.default_rng(0).integers(0, 256, (56, 84, 3), dtype=np.uint8)
     image = attnviz.prepare(pixels, model, size="original")
+    second = attnviz.prepare(pixels[:28], model, size="original")
     more = {
         "rollout": {"depths": (0,)},
         "relevance": {"like": pixels[:, ::-1].copy()},
         "matrix": {"whole": True},
         "features": {"layer": 1, "foreground": True},
+        "discover": {"method": "spectral"},
+        "match": {"like": second, "cells": ((0, 0), (1, 1), (2, 2))},
     }
-    saved = getattr(attnviz, command)(model, image, **more.get(command, {})).arrays()
+    function = getattr(attnviz, command)
+    saved = function(model, image, **more.get(command, {})).arrays()
+    if command == "discover":  # the page lists the arrays of all methods
+        saved |= function(model, image, method="lost").arrays()
     expected = documented()[command]
+    if command == "match":  # as many as there are mutual pairs
+        assert saved["mutual_cosine"].ndim == 1
+        expected["mutual_cosine"] = (saved["mutual_cosine"].shape, "float32")
     expected.pop("meta")  # added when the file is written
-    if command == "features":
-        expected.pop("heads")  # tokens are of no head
+    if command in WITHOUT_HEADS:
+        expected.pop("heads")
     assert {name: (array.shape, array.dtype.name) for name, array in saved.items()} == expected

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 SCRIPT = re.compile(r"<script([^>]*)>(.*?)</script>", re.DOTALL)
 
 
-def made_by_command(image: Path, *options: str) -> Path:
-    """``page.html`` beside the image and, with --save-data, what the other commands save."""
+def made_by_command(image: Path, *options: str, cells: tuple[str, str] = ("2,3", "11,17")) -> Path:
+    """``page.html`` beside the image and, with --save-data, what the other commands save.
+
+    cells: of ``patch``.
+    """
     folder = image.parent
     page = folder / "page.html"
     with contextlib.chdir(folder):
@@ -33,7 +36,11 @@ def made_by_command(image: Path, *options: str) -> Path:
         assert attnviz("explore", image.name, *model, "-q", "-o", page.name) == 0
         if "--save-data" in options:
             saved = ("--name", "saved", "--save-data", "--dpi", "30", "-q", "--out", "saved")
-            for command in (("layers",), ("rollout",), ("patch", "--at", "2,3", "--at", "11,17")):
+            for command in (
+                ("layers",),
+                ("rollout",),
+                ("patch", "--at", cells[0], "--at", cells[1]),
+            ):
                 assert attnviz(*command, image.name, *model, *saved) == 0
     return page
 

@@ -19,7 +19,9 @@ from matplotlib import colormaps
 from PIL import Image
 
 from attnviz.domain import Box, FitGeometry, Size
+from attnviz.explorer import document
 from attnviz.explorer import page as page_module
+from attnviz.explorer import pair as pair_module
 from attnviz.explorer.picture import data_address, seen
 from tests.explorer.conftest import NAME
 from tests.explorer.pages import attention_of_factors, blocks, facts, unpack
@@ -111,17 +113,17 @@ def test_a_hostile_name_stays_text(demo_page):
 
 @pytest.mark.parametrize("name", ["</script><b>", "<!--<script>", "a\u202eb\x00.png", "\udcff.jpg"])
 def test_no_name_ends_a_script_or_breaks_the_encoding(name):
-    text = page_module._json({"name": page_module._readable(name)})
+    text = document.json_text({"name": document.readable(name)})
     assert "<" not in text
     assert json.loads(text)["name"].isprintable() or "\N{REPLACEMENT CHARACTER}" in text
     text.encode("utf-8")
-    html.escape(page_module._readable(name)).encode("utf-8")
+    html.escape(document.readable(name)).encode("utf-8")
 
 
 def test_it_says_how_it_was_made(demo_page):
     record = json.loads(blocks(demo_page)["record"])
     assert (record["command"], record["model"], record["grid"]) == ("explore", "demo", [12, 18])
-    assert record["options"]["layers"] == "0,1,2,3,4,5"
+    assert record["options"] == {"model": "demo", "fit": "aspect", "precision": "float32"}
     assert len(record["image_sha256"]) == 64
 
 
@@ -134,7 +136,7 @@ def test_tokens_are_called_by_their_kind(register_page, page_without_cls):
 
 def test_colour_maps_are_matplotlibs(demo_page):
     tables = facts(demo_page)["cmaps"]
-    assert list(tables) == list(page_module.CMAPS)
+    assert list(tables) == list(document.CMAPS)
     table = np.frombuffer(base64.b64decode(tables["viridis"]), np.uint8).reshape(256, 3)
     assert np.abs(table / 255 - colormaps["viridis"].colors).max() < 1 / 255
 
@@ -142,7 +144,8 @@ def test_colour_maps_are_matplotlibs(demo_page):
 def test_every_source_is_in_the_package_and_every_script_in_the_page(demo_page):
     web = files("attnviz.explorer").joinpath("web")
     names = {item.name for item in web.iterdir()}
-    assert names == {*page_module.SCRIPTS, "explore.css", "template.html"}
+    scripts = {*page_module.SCRIPTS, *pair_module.SCRIPTS}
+    assert names == {*scripts, "explore.css", "template.html", "pair.html"}
     code = blocks(demo_page)["code"]
     for name in page_module.SCRIPTS:
         assert web.joinpath(name).read_text(encoding="utf-8") in code

@@ -45,7 +45,7 @@ def test_a_model_that_masks_its_attention_is_refused(monkeypatch):
         query, key, value = (
             attn.qkv(x).reshape(1, x.shape[1], 3, attn.num_heads, -1).permute(2, 0, 3, 1, 4)
         )
-        bias = torch.zeros(x.shape[1])
+        bias = torch.linspace(0, 1, x.shape[1])  # of the key alone, wherever the query is
         out = scaled_dot_product_attention(query, key, value, attn_mask=bias)
         return attn.proj(out.transpose(1, 2).reshape(x.shape))
 

@@ -9,6 +9,7 @@ import numpy as np
 from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Rows, Scale, Size
 from attnviz.figures import draw, draw_comparison, draw_distributions
 from attnviz.figures.evolve import draw_evolution, draw_frames
+from attnviz.figures.registers import draw_registers
 from tests.figures import samples
 
 DPI = 80
@@ -41,6 +42,12 @@ def _cropped():
 def _padded():
     region = Box(-75.5, 0.0, 375.5, 451.0)
     return samples.image_of(samples.photograph(), (14, 14), region=region)
+
+
+def _overlapping():
+    """Patches of 16 pixels every 4, so that the edges without a cell are wide."""
+    image = samples.image_of(samples.photograph("astronaut.jpg"), (7, 7), patch=16)
+    return replace(image, geometry=replace(image.geometry, stride=4))
 
 
 def _tiny():
@@ -81,6 +88,14 @@ def _patch(image, style, cells, heads=6, **options):
 def _score(image, style):
     maps = samples.score_maps(image.geometry.grid)
     return draw(maps, image, samples.model_info(), style)
+
+
+def _discover(image, style, method="tokencut"):
+    return draw(samples.discover_maps(image, method), image, samples.model_info(), style)
+
+
+def _match(image, like, style, **options):
+    return draw(samples.match_maps(image, like, **options), image, samples.model_info(), style)
 
 
 def _relevance(image, style, model=None, prefix=1, **target):
@@ -131,6 +146,11 @@ def _matrix(image, style, heads=6, model=None, prefix=1, run=1, drawn=None, **op
 def _qkv(image, style, heads=6, model=None, prefix=1, parts=(Part.KEY,)):
     maps = samples.qkv_maps(image.geometry.grid, heads, prefix, parts=parts)
     return draw(maps, image, model or samples.model_info(), style)
+
+
+def _registers(images, count=10, **style):
+    maps = samples.registers_maps(images, count=count)
+    return draw_registers(maps, samples.model_info(), _style(**style))
 
 
 def _evolve(image, checkpoints, count, width=7.0, rows=Rows.HEADS, mask=True, **style):
@@ -186,6 +206,9 @@ CASES = {
     ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),
+    "layers-each-head-column": lambda: _layers(
+        _portrait(), _style(width=COLUMN), 12, 12, each_head=True
+    ),
     "layers-each-head": lambda: _layers(_portrait(), _style(), 4, 6, each_head=True),
     "layers-side-by-side": lambda: _layers(
         _portrait(), _style(scale=Scale.SHARED), 6, 4, each_head=True
@@ -218,6 +241,14 @@ CASES = {
     "compare-own-scale": lambda: _images(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
+    "discover-lost": lambda: _discover(_landscape(), _style(), "lost"),
+    "discover-column": lambda: _discover(_portrait(), _style(width=COLUMN)),
+    "discover-spectral": lambda: _discover(_padded(), _style(scale=Scale.SHARED), "spectral"),
+    "match": lambda: _match(_landscape(), _portrait(), _style()),
+    "match-all": lambda: _match(_square(), _landscape(), _style(), pairs=150),
+    "match-column": lambda: _match(
+        _portrait(), _square(), _style(width=COLUMN), pairs=4, asked=True
+    ),
     "relevance-like": lambda: _relevance(_landscape(), _style(), _TWELVE, 5, like=_portrait()),
     "relevance-like-column": lambda: _relevance(
         _portrait(), _style(width=COLUMN), like=_square(), method="gradient-rollout"
@@ -242,6 +273,18 @@ CASES = {
     "evolve-column": lambda: _evolve(_portrait(), 7, 6, width=COLUMN),
     "evolve-layers": lambda: _evolve(_cropped(), 7, 12, rows=Rows.LAYERS),
     "evolve-frames": _frame,
+    "registers": lambda: _registers((_square(), _landscape())),
+    "registers-column": lambda: _registers((_portrait(),), count=1, width=COLUMN),
+    "heads-stride": lambda: _heads(
+        _overlapping(), _style(), 4, samples.model_info(heads=4, patch=16, stride=4), threshold=0.6
+    ),
+    "features-stride": lambda: _features(
+        _overlapping(),
+        _style(),
+        [(3, 5), (20, 15)],
+        samples.model_info(patch=16, stride=4),
+        foreground=True,
+    ),
     "summary": lambda: _summary(12, 6),
     "summary-column": lambda: _summary(1, 6, COLUMN),
 }

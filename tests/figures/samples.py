@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from scipy.ndimage import label
 
 from attnviz.domain import (
     Box,
     ComparedMap,
     ComparedRow,
+    DiscoverMaps,
     EvolutionMaps,
     FeaturesMaps,
     FigureImage,
@@ -19,6 +21,7 @@ from attnviz.domain import (
     HeadsMaps,
     LayersMaps,
     MapKind,
+    MatchMaps,
     MatrixMaps,
     ModelInfo,
     Part,
@@ -32,8 +35,52 @@ from attnviz.domain import (
     ScoreMaps,
     Size,
 )
+from attnviz.domain.geometry import box_around
+from attnviz.domain.register_neurons import Neuron, RegisterNeurons
+from attnviz.domain.registers import BeforeAfter, RegistersMaps, ShownImage
 
 PHOTOGRAPHS = Path(__file__).parents[2] / "sample_images"
+
+
+def registers_maps(images, depth=12, count=10) -> RegistersMaps:
+    """Outliers in a corner and on an edge, which a register takes over."""
+    rng = np.random.default_rng(2)
+    rise = np.linspace(3, 14, depth).astype(np.float32)
+    spike = rise + np.where(np.arange(depth) > 4, 110, 0).astype(np.float32)
+    mass = np.where(np.arange(depth) > 4, 0.5, 0.02).astype(np.float32)
+    shown = []
+    for image in images:
+        grid = image.geometry.grid
+        norm = rng.normal(14, 2, grid).clip(5).astype(np.float32)
+        outliers = np.zeros(grid, bool)
+        outliers[0, 0] = outliers[1, -2:] = True
+        attention = rows(1, grid, seed=3)[0][0]
+        spots = attention + 6 * attention.max() * outliers
+        before = np.where(outliers, 120, norm).astype(np.float32)
+        spots = (spots / spots.sum()).astype(np.float32)
+        shown.append(
+            ShownImage(image, BeforeAfter(spots, attention), BeforeAfter(before, norm), outliers)
+        )
+    norms = BeforeAfter(*(np.concatenate([getattr(each.norm, when).ravel() for each in shown])
+                          for when in ("before", "after")))  # fmt: skip
+    found = tuple(Neuron(5 - n % 3, 37 * n + 11, 8.0 / (n + 1)) for n in range(count))
+    total = sum(int(each.outliers.sum()) for each in shown)
+    neurons = RegisterNeurons(
+        "sample", "0" * 64, None, depth - 1, 60.0, 5, len(shown), total, found
+    )
+    return RegistersMaps(
+        neurons=neurons,
+        count=1,
+        images=len(shown),
+        median_norm=BeforeAfter(rise, 0.95 * rise),
+        largest_norm=BeforeAfter(spike, 1.4 * rise),
+        cls_norm=BeforeAfter(1.1 * rise, 1.15 * rise),
+        register_norm=0.9 * spike,
+        patch_norm=norms,
+        outlier_mass=BeforeAfter(mass, 0.02 * np.ones_like(mass)),
+        register_mass=0.95 * mass,
+        shown=tuple(shown),
+    )
 
 
 def model_info(**changes) -> ModelInfo:
@@ -147,6 +194,49 @@ def patch_maps(grid, cells, heads=6, prefix=1, seed=0) -> PatchMaps:
         11,
         tuple(range(heads)),
     )
+
+
+def discover_maps(image, method="tokencut", seed=0) -> DiscoverMaps:
+    """A blob of an object off the centre, with a rim of rough cells."""
+    grid = image.geometry.grid
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[: grid.height, : grid.width]
+    down, across = (y + 0.5) / grid.height - 0.55, (x + 0.5) / grid.width - 0.4
+    field = 0.09 - 2.2 * down**2 - down * across - 1.4 * across**2
+    field = (field + 0.02 * rng.standard_normal(grid)).astype(np.float32)
+    labels = label(field > 0)[0]
+    found = labels == np.bincount(labels[labels > 0]).argmax()
+    place = divmod(int(np.where(found, field, -9).argmax()), grid.width)
+    rows_, columns = np.nonzero(found)
+    corners = (rows_.min(), columns.min()), (rows_.max(), columns.max())
+    known = {"mask": found, "seed": place, "box": box_around(image.geometry, *corners)}
+    if method == "lost":
+        degree = np.rint((0.5 - field) * found.size).astype(np.int64).clip(0, found.size - 1)
+        return DiscoverMaps(
+            **known, method=method, layer=11, degree=degree, similarity=3000 * field
+        )
+    count = 5 if method == "spectral" else 1
+    others = [np.cos(0.7 * n * x + 0.4 * y).astype(np.float32) * 0.02 for n in range(1, count)]
+    vectors = np.stack([field * 0.1, *others]).astype(np.float32)
+    values = np.linspace(0.31, 0.94, count, dtype=np.float32)
+    return DiscoverMaps(**known, method=method, layer=11, eigenvectors=vectors, eigenvalues=values)
+
+
+def match_maps(image, like, pairs=10, asked=False, seed=0) -> MatchMaps:
+    rng = np.random.default_rng(seed)
+    grid, other = image.geometry.grid, like.geometry.grid
+    places = np.sort(rng.uniform(0.1, 0.9, (pairs, 2)), axis=0)
+    cells = (places * grid).astype(np.int64)
+    there = ((places + rng.normal(0, 0.07, places.shape)).clip(0, 0.99) * other).astype(np.int64)
+    cosines = (1 - 0.08 * rng.gamma(3, 1, 40 + pairs)).astype(np.float32)
+    mutual = np.ones(pairs, bool)
+    mutual[1::2] = not asked
+    xy = np.zeros((pairs, 2), np.float32)
+    return MatchMaps(
+        cells, there, xy, xy, cosines[:pairs], mutual, np.linspace(0.02, 0.001, pairs),
+        cosines, np.ones(grid, np.float32), np.ones(other, np.float32), 9, like,
+        threshold=0.6 if asked else None, asked=asked,
+    )  # fmt: skip
 
 
 def score_maps(grid, ratio=0.5, seed=0, prefix=1) -> ScoreMaps:

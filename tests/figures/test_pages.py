@@ -15,6 +15,7 @@ import pytest
 from matplotlib.backends.backend_agg import RendererAgg
 
 from attnviz.domain import Box, DrawStyle, HeadsMaps, Interpolation, PatchMaps, Scale
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.errors import UsageError
 from attnviz.figures import draw, draw_comparison, overlay_images
 from attnviz.figures.parts import theme
@@ -54,13 +55,15 @@ def _as_rgb(share):
     return np.array(INFERNO(share, bytes=True))[:3]
 
 
+def overlays(maps, image, style):
+    return list(overlay_images(maps, image, style, HeadsRequest()).values())
+
+
 @pytest.mark.parametrize("how", Interpolation)
 def test_overlay_is_hot_in_its_own_cell_and_nowhere_else(how):
     """An 8 x 18 grid of 8 px cells, hot at row 1, column 5: y 8..16, x 40..48."""
     image = _blank(64, 144, (8, 18))
-    (overlay,) = overlay_images(
-        _hot((8, 18), (1, 5)), image, DrawStyle(interpolation=how, alpha=1.0)
-    )
+    (overlay,) = overlays(_hot((8, 18), (1, 5)), image, DrawStyle(interpolation=how, alpha=1.0))
     changed = (overlay != image.pixels).any(axis=2)
     y, x = np.nonzero(changed)
     reach = 0 if how is Interpolation.NEAREST else 4
@@ -86,14 +89,14 @@ def test_map_in_the_figure_is_hot_in_its_own_cell():
 
 def test_overlay_after_a_crop_colours_only_the_crop():
     image = _blank(250, 250, (31, 31), region=Box(0.0, 0.0, 248.0, 248.0))
-    (overlay,) = overlay_images(_hot((31, 31), (30, 30)), image, DrawStyle(alpha=1.0))
+    (overlay,) = overlays(_hot((31, 31), (30, 30)), image, DrawStyle(alpha=1.0))
     y, x = np.nonzero((overlay != image.pixels).any(axis=2))
     assert (y.min(), y.max(), x.min(), x.max()) == (240, 247, 240, 247)
 
 
 def test_overlay_with_padding_is_cut_at_the_image():
     image = _blank(250, 250, (32, 32), region=Box(0.0, 0.0, 256.0, 256.0))
-    (overlay,) = overlay_images(_hot((32, 32), (31, 31)), image, DrawStyle(alpha=1.0))
+    (overlay,) = overlays(_hot((32, 32), (31, 31)), image, DrawStyle(alpha=1.0))
     y, x = np.nonzero((overlay != image.pixels).any(axis=2))
     assert overlay.shape == (250, 250, 3)
     assert (y.min(), y.max(), x.min(), x.max()) == (248, 249, 248, 249)
@@ -101,7 +104,7 @@ def test_overlay_with_padding_is_cut_at_the_image():
 
 def test_overlay_of_a_squashed_image_has_the_image_s_own_shape():
     image = _blank(334, 500, (28, 28))
-    (overlay,) = overlay_images(_hot((28, 28), (0, 27)), image, DrawStyle(alpha=1.0))
+    (overlay,) = overlays(_hot((28, 28), (0, 27)), image, DrawStyle(alpha=1.0))
     y, x = np.nonzero((overlay != image.pixels).any(axis=2))
     assert overlay.shape == (334, 500, 3)
     assert (y.min(), y.max()) == (0, round(334 / 28) - 1)
@@ -399,16 +402,20 @@ def test_many_panels_go_on_to_further_pages_and_none_is_lost():
 
 @pytest.mark.parametrize("scale", [Scale.PANEL, Scale.SHARED])
 @pytest.mark.parametrize("heads", [6, 12])
+@pytest.mark.parametrize("width", [3.35, 7.0])
 @pytest.mark.parametrize("grid", [(14, 21), (21, 14), (14, 14)])
-def test_twelve_layers_of_single_heads_fit_one_page_with_a_colour_bar(grid, heads, scale):
+def test_twelve_layers_of_single_heads_fit_one_page_with_a_colour_bar(grid, heads, scale, width):
     model = samples.model_info(heads=heads)
     image = _blank(8 * grid[0], 8 * grid[1], grid)
     maps = samples.layers_maps(grid, 12, heads)
-    figures = draw(maps, image, model, DrawStyle(dpi=60, scale=scale), each_head=True)
+    style = DrawStyle(width=width, dpi=60, scale=scale)
+    figures = draw(maps, image, model, style, each_head=True)
     assert len(figures) == 1
     drawn = maps_of(figures[0])
     assert len(drawn) == 12 * heads
-    assert min(raster.rect.height for raster in drawn) > 0.27
+    least = 0.27 if width > 4 else (0.2 if heads == 6 else 0.1)
+    assert min(raster.rect.height for raster in drawn) > least
+    assert max(raster.rect.right for raster in drawn) <= width
     bar = rasters_of(figures[0])[-1]
     assert bar.rect.top > max(raster.rect.bottom for raster in drawn)
     if scale is Scale.PANEL:
@@ -433,7 +440,7 @@ def test_inputs_are_not_changed():
     maps = samples.heads_maps((7, 11))
     before = [array.copy() for array in (image.pixels, maps.attention, maps.prefix)]
     png(draw(maps, image, samples.model_info(), STYLE, threshold=0.5)[0])
-    overlay_images(maps, image, STYLE)
+    overlays(maps, image, STYLE)
     for old, new in zip(before, (image.pixels, maps.attention, maps.prefix), strict=True):
         np.testing.assert_array_equal(old, new)
 
@@ -456,7 +463,7 @@ def test_unknown_colour_map_is_refused_with_near_matches():
     (figure,) = draw(samples.score_maps((4, 4)), _blank(8, 8, (4, 4)), samples.model_info(), STYLE)
     assert figure
     with pytest.raises(UsageError) as error:
-        overlay_images(samples.heads_maps((4, 4)), _blank(8, 8, (4, 4)), style)
+        overlays(samples.heads_maps((4, 4)), _blank(8, 8, (4, 4)), style)
     assert "inferno" in error.value.hint
 
 

@@ -53,7 +53,7 @@ def test_the_weights_reach_what_their_card_says(scores, row, name, unit):
 
 def test_the_weights_draw_objects_better_than_untrained_and_supervised_ones(scores):
     assert scores["mean_map"] > 0.45
-    assert scores["best_fixed_head"] > 0.45
+    assert scores["best_fixed_head"] > 0.40
     assert scores["peak_on_object"] >= 0.92
 
 

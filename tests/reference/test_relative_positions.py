@@ -15,6 +15,9 @@ import torch
 from PIL import Image
 
 import attnviz as package
+from attnviz.attention.factors import factorize
+from attnviz.attention.query_keys import query_keys
+from attnviz.attention.relative_bias import full_bias
 from attnviz.errors import CheckpointError
 from tests.helpers.command_line import arrays, attnviz
 from tests.reference.unfused import peaked, unfused
@@ -189,12 +192,37 @@ def test_commands_that_need_rows_logits_or_values_take_the_bias_into_account(mad
     assert np.abs(matrix - expected[-1]).max() < TOLERANCE
 
 
-def test_an_explorer_page_of_queries_and_keys_is_refused(made, tmp_path, capsys):
-    """It holds no biases, so its maps would be others."""
-    module = made("BEiT")
-    Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(tmp_path / "black.png")
-    torch.save(module.state_dict(), tmp_path / "beit.pth")
-    code = attnviz("explore", tmp_path / "black.png", "--checkpoint", tmp_path / "beit.pth",
-                   "--out", tmp_path / "page.html", "--quiet")  # fmt: skip
-    assert code != 0
-    assert "adds a mask to its attention logits" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "grid"), [("BEiT", (4, 4)), ("shared", (3, 6)), ("CLS token", (7, 5))]
+)
+def test_queries_keys_and_biases_of_an_explorer_page(name, grid, made, tmp_path):
+    """What a page holds gives timm's attention, within what the page promises."""
+    module = made(name)
+    batch = pixels(*grid)
+    held = query_keys(loaded(module, tmp_path), batch)
+    expected = theirs(module, batch)
+    for layer, bias in enumerate(held.biases):
+        assert bias.offsets.shape == (4, 2 * grid[0] - 1, 2 * grid[1] - 1)
+        query, key = (torch.from_numpy(part[layer]) for part in (held.query, held.key))
+        ours = (query @ key.mT + full_bias(bias)).softmax(-1).numpy()
+        assert np.abs(ours - expected[layer]).max() < TOLERANCE
+        packed = factorize(held.query[layer], held.key[layer], bias)
+        query, key = (
+            torch.from_numpy(part.astype(np.float32) * packed.step).permute(1, 2, 0)
+            for part in (packed.query, packed.key)
+        )
+        ours = (query @ key.mT + full_bias(packed.bias)).softmax(-1).numpy()
+        assert np.abs(ours - expected[layer]).max() < 2e-3
+
+
+def test_timms_vits_with_relative_positions_have_pages(tmp_path):
+    module = peaked(timm.create_model("vit_relpos_small_patch16_rpn_224", depth=2, num_classes=0))
+    torch.save(module.state_dict(), tmp_path / "weights.pth")
+    model = package.load_model(
+        "vit_relpos_small_patch16_rpn_224", checkpoint=tmp_path / "weights.pth", depth=2,
+        device="cpu",
+    )  # fmt: skip
+    held = query_keys(model, pixels(3, 5))
+    query, key = (torch.from_numpy(part[1]) for part in (held.query, held.key))
+    ours = (query @ key.mT + full_bias(held.biases[1])).softmax(-1).numpy()
+    assert np.abs(ours - theirs(module, pixels(3, 5))[1]).max() < TOLERANCE

@@ -136,7 +136,7 @@ def gallery() -> str:
             parts.append(f"*{caption}.*")
         command = command_of(figure)
         if command is not None:
-            lines = textwrap.wrap(command, 84, break_long_words=False, break_on_hyphens=False)
+            lines = textwrap.wrap(command, 74, break_long_words=False, break_on_hyphens=False)
             parts.append("    " + " \\\n        ".join(lines))
     return "\n\n".join(parts)
 
@@ -147,7 +147,7 @@ def command_of(figure: Path) -> str | None:
     # Some figures are drawn by the Python interface, or are about more images than they name.
     if record is None or "pictures" in record or "in_python" in record:
         return None
-    return redraw_command(record, figure)
+    return redraw_command(record, figure.relative_to(ROOT))
 
 
 def decisions() -> str:

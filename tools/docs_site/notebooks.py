@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NOTEBOOKS = ROOT / "docs" / "notebooks"
 # Tables of pandas bring a style of their own; without it they have the site's.
 STYLE = re.compile(r"<style scoped>.*?</style>\n*", re.DOTALL)
+# Python-Markdown changes the white space of lines, and with it the page inside a frame.
+FRAME = re.compile(r"<iframe\b[^>]*>")
 TABLE = '<table border="1" class="dataframe">'
 DISPLAYED = ["text/html", "image/svg+xml", "image/png", "image/jpeg", "text/markdown", "text/plain"]
 
@@ -38,7 +40,8 @@ def converted(notebook: Path) -> Iterator[tuple[str, str | bytes]]:
     )
     text, resources = MarkdownExporter(config=settings).from_filename(str(notebook))
     download = f"[Download this notebook]({notebook.name})"
-    heading, _, rest = STYLE.sub("", text.replace(TABLE, "<table>")).lstrip().partition("\n")
+    text = FRAME.sub(lambda frame: frame[0].replace("\n", "&#10;"), text.replace(TABLE, "<table>"))
+    heading, _, rest = STYLE.sub("", text).lstrip().partition("\n")
     yield f"notebooks/{notebook.stem}.md", f"{heading}\n\n{download}\n{rest}"
     for name, data in resources["outputs"].items():
         yield f"notebooks/{name}", data

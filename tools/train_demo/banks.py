@@ -1,4 +1,4 @@
-"""What scenes are made of: glyphs of a font and backgrounds, rendered once into small pictures."""
+"""What scenes are made of: glyphs of a font and backgrounds, rendered once as small images."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def photograph_crop(photograph: Image.Image, rng: np.random.Generator) -> np.nda
 def texture_bank(folder: Path, photographs: Sequence[str], count: int, seed: int) -> torch.Tensor:
     """Render ``count`` backgrounds, every second one a crop of a photograph: (T, 3, 128, 128)."""
     rng = np.random.default_rng(seed)
-    pictures = [Image.open(folder / name).convert("RGB") for name in photographs]
+    images = [Image.open(folder / name).convert("RGB") for name in photographs]
     bank = np.zeros((count, TEXTURE_SIDE, TEXTURE_SIDE, 3), np.uint8)
     for index in range(count):
         if index % 2:
-            bank[index] = photograph_crop(pictures[index // 2 % len(pictures)], rng)
+            bank[index] = photograph_crop(images[index // 2 % len(images)], rng)
         else:
             bank[index] = procedural_texture(TEXTURE_SIDE, rng)
     return torch.from_numpy(bank).permute(0, 3, 1, 2).contiguous()  # (T, 3, 128, 128)

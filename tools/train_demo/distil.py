@@ -78,7 +78,7 @@ class LogitCeiling:
 
 
 class DropHead:
-    """Leaves out whole heads of the last block at random, a choice of its own for every picture.
+    """Leaves out whole heads of the last block at random, drawn separately for each image.
 
     So that each head has to find the object by itself (DropHead, Zhou et al. 2020). What is kept
     is scaled up to the same mean.

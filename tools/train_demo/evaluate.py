@@ -1,6 +1,6 @@
 """Judge how well attention draws an object: the number of the DINO paper's figure 4.
 
-The CLS token's attention over the patches, renormalised to sum 1, is cut to the fewest highest
+The CLS attention over the patches, renormalised to sum 1, is cut to the fewest highest
 cells whose mass reaches 0.6; the cells are enlarged to pixels (nearest) and compared with the
 object's mask by the Jaccard index.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from banks import HELD_OUT_TEXTURES, load_banks
-from model import build_vit, class_attention, class_logits, last_tokens, load_weights
+from model import build_vit, class_attention, class_logits, load_weights
 from PIL import Image
 from scenes import judged_scenes, normalise
 
@@ -87,15 +87,10 @@ def score_maps(attention: np.ndarray, masks: np.ndarray) -> Scores:
     )
 
 
-def tokens_of(model: VisionTransformer, images: np.ndarray) -> torch.Tensor:
-    """What the last attention takes in (B, N, width) of scenes (B, h, w, 3) uint8."""
-    batch = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
-    return torch.cat([last_tokens(model, normalise(part)) for part in batch.split(50)])
-
-
 def logits_of(model: VisionTransformer, images: np.ndarray) -> torch.Tensor:
-    """The CLS token's attention logits (B, H, N) on scenes (B, h, w, 3) uint8."""
-    return class_logits(model, tokens_of(model, images))
+    """The attention logits of the CLS token (B, H, N) for scenes (B, h, w, 3) uint8."""
+    batch = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+    return torch.cat([class_logits(model, normalise(part)) for part in batch.split(50)])
 
 
 def judge(model: VisionTransformer, images: np.ndarray, masks: np.ndarray) -> Scores:

@@ -1,4 +1,4 @@
-"""The demo model's size, its weights file, and the CLS token's attention in its last block."""
+"""The demo model's size, its weights file, and the CLS attention of its last block."""
 
 from __future__ import annotations
 
@@ -66,35 +66,28 @@ def averaged(models: Sequence[VisionTransformer]) -> VisionTransformer:
 
 
 @torch.no_grad()
-def last_tokens(model: VisionTransformer, images: torch.Tensor) -> torch.Tensor:
-    """What the attention of the last block takes in of images (B, 3, h, w): (B, N, width)."""
+def class_logits(model: VisionTransformer, images: torch.Tensor) -> torch.Tensor:
+    """The attention logits of the CLS token in the last block, for all tokens: (B, H, N).
+
+    images: (B, 3, h, w), normalised.
+    """
+    attention = model.blocks[-1].attn
     kept: list[torch.Tensor] = []
-    handle = model.blocks[-1].attn.register_forward_pre_hook(
-        lambda _, inputs: kept.append(inputs[0])
-    )
+    handle = attention.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
     try:
         model.forward_features(images)
     finally:
         handle.remove()
-    return kept[0]
-
-
-@torch.no_grad()
-def class_logits(model: VisionTransformer, tokens: torch.Tensor) -> torch.Tensor:
-    """The CLS token's attention logits in the last block, to all tokens: (B, H, N).
-
-    tokens: as ``last_tokens``, (B, N, width).
-    """
-    attention = model.blocks[-1].attn
+    tokens = kept[0]  # (B, N, width)
     batch, count, _ = tokens.shape
     q, k, _ = attention.qkv(tokens).view(batch, count, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
     return (q[:, :, :1] @ k.transpose(-2, -1) * attention.scale)[:, :, 0]
 
 
 def class_attention(logits: torch.Tensor, side: int = NATIVE_SIDE) -> torch.Tensor:
-    """What the CLS token attends to, of its logits: (B, H, gh, gw), patch part, raw.
+    """The CLS attention of these logits over the patches, not renormalised: (B, H, gh, gw).
 
-    side: of the pictures, in pixels.
+    side: height and width of the images in pixels.
     """
     cells = side // PATCH
     return logits.softmax(dim=-1)[..., 1:].unflatten(-1, (cells, cells))

@@ -80,7 +80,7 @@ def _background_grid(count: int, side: int, generator: torch.Generator) -> torch
 def _recolour(
     rgb: torch.Tensor, weight: torch.Tensor | None, strength: float, generator: torch.Generator
 ) -> torch.Tensor:
-    """Change brightness, contrast and hue (a random mixing of the channels) of each picture.
+    """Change brightness, contrast and hue (a random mixing of the channels) of each image.
 
     ``weight`` (B, 1, h, w) is the alpha with which ``rgb`` is premultiplied; None stands for 1.
     """
@@ -96,7 +96,7 @@ def _recolour(
 
 
 def _turn_hue(rgb: torch.Tensor, largest: float, generator: torch.Generator) -> torch.Tensor:
-    """Turn colours around the grey axis and change how saturated they are, per picture."""
+    """Turn colours around the grey axis and change how saturated they are, per image."""
     count, _, height, width = rgb.shape
     angle = _uniform(count, -largest, largest, generator).view(-1, 1, 1)
     saturation = _uniform(count, 0.6, 1.3, generator).view(-1, 1, 1)
@@ -110,7 +110,7 @@ def _turn_hue(rgb: torch.Tensor, largest: float, generator: torch.Generator) -> 
 
 
 def _fade(rgb: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Take colour and contrast out of pictures, more or less, as distance and shade do."""
+    """Take colour and contrast out of images, more or less, as distance and shade do."""
     count = rgb.shape[0]
     colour = _uniform(count, 0.0, 0.7, generator).view(-1, 1, 1, 1)
     contrast = _uniform(count, 0.3, 0.9, generator).view(-1, 1, 1, 1)

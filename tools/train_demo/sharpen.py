@@ -1,9 +1,9 @@
-"""Set how sharply each head of the last block looks, after training.
+"""Set the inverse temperature of each head of the last block, after training.
 
-The logit ceiling of the training keeps attention soft, so that heads take in whole objects; read
-as it is, a good part of its mass lies on the background. One factor a head, multiplied into the
-query weights of the last block, is an inverse temperature of that head's softmax. It is chosen on
-scenes of the training objects with their masks: these few numbers are all that ever sees a mask.
+The logit ceiling of the training keeps attention soft, so that heads cover whole objects; as
+trained, much of its mass lies on the background. One factor per head, multiplied into the query
+weights of the last block, is an inverse temperature of the softmax of that head. It is chosen on
+scenes of training objects with their masks: four numbers, and nothing else uses a mask.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from evaluate import logits_of, score_maps
 from model import HEADS, WIDTH, class_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from evaluate import Scores
     from timm.models.vision_transformer import VisionTransformer
 
@@ -27,7 +25,7 @@ FACTORS = np.arange(0.5, 3.61, 0.1)
 
 @torch.no_grad()
 def sharpened(model: VisionTransformer, factors: np.ndarray) -> VisionTransformer:
-    """A copy whose last block's logits are multiplied by ``factors`` (H,), one a head."""
+    """A copy with the logits of the last block multiplied by ``factors`` (H,), one per head."""
     model = copy.deepcopy(model)
     qkv = model.blocks[-1].attn.qkv
     rows = torch.as_tensor(factors, dtype=torch.float32).repeat_interleave(WIDTH // HEADS)
@@ -36,43 +34,29 @@ def sharpened(model: VisionTransformer, factors: np.ndarray) -> VisionTransforme
     return model
 
 
-class Reading:
-    """A model's logits on scenes with masks, and what its heads reach as they are sharpened.
+def choose_factors(model: VisionTransformer, images: np.ndarray, masks: np.ndarray) -> np.ndarray:
+    """The factor of each head (H,) with which the maps overlap best with the objects.
 
-    images (B, h, w, 3) uint8, masks (B, h, w) bool.
+    The best head takes the factor that maximises its own overlap. The others are searched in turn,
+    twice, for the highest sum of the overlap of the mean map and the mean overlap of the heads: for
+    the mean map alone, a weak head would be made uniform. images (B, h, w, 3) uint8, masks
+    (B, h, w) bool.
     """
+    logits = logits_of(model, images)  # (B, H, N)
 
-    def __init__(self, model: VisionTransformer, images: np.ndarray, masks: np.ndarray) -> None:
-        self._logits = logits_of(model, images)  # (B, H, N)
-        self._masks = masks
-        each = [self.scores(np.full(HEADS, factor)).heads for factor in FACTORS]
-        self.alone = np.array(each)
-        """The overlap of each head on its own at each factor: (len(FACTORS), H)."""
+    def scores(factors: np.ndarray) -> Scores:
+        sharp = logits * torch.as_tensor(factors, dtype=torch.float32)[:, None]
+        return score_maps(class_attention(sharp, images.shape[1]).numpy(), masks)
 
-    @property
-    def factors_alone(self) -> np.ndarray:
-        """The factor that suits each head best on its own: (H,)."""
-        return FACTORS[self.alone.argmax(axis=0)]
+    def together(factors: np.ndarray) -> float:
+        result = scores(factors)
+        return result.mean_map + float(np.mean(result.heads))
 
-    @property
-    def ranked(self) -> list[int]:
-        """The heads by what they reach alone, the best first."""
-        return np.argsort(-self.alone.max(axis=0), kind="stable").tolist()
-
-    def scores(self, factors: np.ndarray, heads: Sequence[int] = range(HEADS)) -> Scores:
-        """What some heads reach, and their mean map, with a factor a head (H,)."""
-        sharp = self._logits * torch.as_tensor(factors, dtype=torch.float32)[:, None]
-        maps = class_attention(sharp, self._masks.shape[1])[:, list(heads)]
-        return score_maps(maps.numpy(), self._masks)
-
-    def together(self, heads: Sequence[int]) -> np.ndarray:
-        """Factors (H,) with which the mean map of some heads overlaps best.
-
-        They are chosen one after the other, twice, beginning where each does best alone.
-        """
-        factors = self.factors_alone
-        for head in (*heads, *heads):
-            tried = np.tile(factors, (len(FACTORS), 1))
-            tried[:, head] = FACTORS
-            factors = max(tried, key=lambda some: self.scores(some, heads).mean_map)
-        return factors
+    alone = np.array([scores(np.full(HEADS, factor)).heads for factor in FACTORS])
+    factors = FACTORS[alone.argmax(axis=0)]
+    best = int(alone.max(axis=0).argmax())
+    for head in 2 * [other for other in range(HEADS) if other != best]:
+        tried = np.tile(factors, (len(FACTORS), 1))
+        tried[:, head] = FACTORS
+        factors = max(tried, key=together)
+    return factors

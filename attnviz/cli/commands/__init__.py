@@ -38,6 +38,10 @@ _OTHERS = {
             "hover a patch, see what it attends to."
         ),
     ),
+    "registers": (
+        "registers:registers",
+        "Find the neurons that write outlier patches, for --test-registers.",
+    ),
     "render": ("render:render", "Draw a figure set: many figures, described in one TOML file."),
     "info": (
         "info:info",

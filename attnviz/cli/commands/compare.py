@@ -19,11 +19,11 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
-from attnviz.domain import DEFAULT_MODEL, RelevanceMethod
+from attnviz.domain import DEFAULT_MODEL, MapKind, RelevanceMethod
 from attnviz.domain.comparison import CompareRequest, MapSpec
 from attnviz.domain.drawing import SharedScaleStyle
 from attnviz.domain.forms import CELLS, INDEX, INDICES, PATH, POINTS, TEXT, choice, number
-from attnviz.domain.kinds import RelevanceRequest
+from attnviz.domain.kinds import MatchRequest, RelevanceRequest
 from attnviz.domain.options import Form, option
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
 from attnviz.errors import UsageError
@@ -89,16 +89,24 @@ class ColumnOptions:
     like: Path | None = option(
         None,
         PATH,
-        "Of --show relevance: what makes the image similar to this second one.",
+        "Of --show relevance and match: the second image.",
         metavar="IMAGE",
     )
 
     @property
     def relevance(self) -> RelevanceRequest | None:
-        """What computes relevance, if any of its options is given."""
-        if self.class_index is None and self.like is None and self.method is RelevanceMethod.CHEFER:
+        """What computes relevance, if any of its options is given; --like may be of match alone."""
+        shown = {each.kind for each in self.maps}
+        like = self.like if self.match is None or MapKind.RELEVANCE in shown else None
+        if self.class_index is None and like is None and self.method is RelevanceMethod.CHEFER:
             return None
-        return RelevanceRequest(self.method, self.class_index, self.like)
+        return RelevanceRequest(self.method, self.class_index, like)
+
+    @property
+    def match(self) -> MatchRequest | None:
+        """What computes the map of that name, if it is shown and has its second image."""
+        shown = any(each.kind is MapKind.MATCH for each in self.maps)
+        return MatchRequest(self.like) if shown and self.like is not None else None
 
 
 @dataclass(frozen=True)
@@ -133,9 +141,24 @@ def compare(given: Given, inputs: INPUTS) -> int:
 
     Example: attnviz compare photo.jpg --model demo --checkpoint mine.pth --show mean,rollout,pca
     """
+    request = compare_request(given, inputs)
+    from attnviz.runs.collect import collect_outputs
+    from attnviz.runs.compare import compare as events
+
+    printing: PrintRequest = given.make(PrintRequest)
+    report = Report(as_json=printing.json, quiet=printing.quiet)
+    return report.consume(collect_outputs(request, events(request)))
+
+
+def compare_request(given: Given, inputs: INPUTS) -> CompareRequest:
+    """Every option read and checked as far as it can be without a model or an image.
+
+    Raises:
+        UsageError: A value that no model could honour.
+    """
     given.refuse(SharedScaleStyle, ("alpha",), "compare")
     columns: ColumnOptions = given.make(ColumnOptions)
-    request = CompareRequest(
+    return CompareRequest(
         models=_models(given),
         inputs=given.make(InputRequest, inputs=tuple(inputs)),
         output=given.make(OutputRequest),
@@ -144,13 +167,8 @@ def compare(given: Given, inputs: INPUTS) -> int:
         style=given.make(SharedScaleStyle),
         layers=columns.layers,
         relevance=columns.relevance,
+        match=columns.match,
     )
-    from attnviz.runs.collect import collect_outputs
-    from attnviz.runs.compare import compare as events
-
-    printing: PrintRequest = given.make(PrintRequest)
-    report = Report(as_json=printing.json, quiet=printing.quiet)
-    return report.consume(collect_outputs(request, events(request)))
 
 
 PANELS = (

@@ -42,10 +42,21 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
 
     Example: attnviz evolve step00100.pth step00200.pth --image photo.jpg --rows layers
     """
-    from attnviz.domain.evolution import EvolutionRequest
+    request = evolve_request(given, inputs, image)
     from attnviz.runs.collect import collect_outputs
     from attnviz.runs.evolve import evolve as events
 
+    printing: PrintRequest = given.make(PrintRequest)
+    report = Report(as_json=printing.json, quiet=printing.quiet)
+    return report.consume(collect_outputs(request, events(request)))
+
+
+def evolve_request(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> EvolutionRequest:
+    """Every option read and checked as far as it can be without a model or an image.
+
+    Raises:
+        UsageError: A checkpoint that does not exist, or a value that no model could honour.
+    """
     given.refuse(SharedScaleStyle, ("alpha",), "evolve")
     checkpoints = tuple(path_of(name) for name in dict.fromkeys(inputs))
     for path in checkpoints:
@@ -59,9 +70,7 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
         output=given.make(OutputRequest),
         style=given.make(SharedScaleStyle),
     )
-    printing: PrintRequest = given.make(PrintRequest)
-    report = Report(as_json=printing.json, quiet=printing.quiet)
-    return report.consume(collect_outputs(request, events(request)))
+    return request
 
 
 PANELS = (

@@ -25,7 +25,7 @@ def info(
         typer.Argument(
             metavar="FIGURE",
             parser=path_of,
-            help="A figure (PNG, PDF, SVG) or data file (NPZ) that attnviz wrote.",
+            help="A figure (PNG, PDF, SVG, GIF), data file (NPZ) or page (HTML) of attnviz.",
             show_default=False,
         ),
     ],
@@ -49,7 +49,9 @@ def info(
     record = _record_of(figure)
     # A figure about a whole folder does not hold the names of all its images.
     command = (
-        None if "pictures" in record else redraw_command(record, figure, every_option=every_option)
+        None
+        if "pictures" in record or "in_python" in record
+        else redraw_command(record, figure, every_option=every_option)
     )
     for note in _notes(record):
         typer.echo(f"note: {note}", err=True)
@@ -106,6 +108,8 @@ def _rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "image SHA-256", row["image_sha256"]
         if "mask_sha256" in row:
             yield "mask SHA-256", row["mask_sha256"]
+        if "neurons_sha256" in row:
+            yield "neurons SHA-256", row["neurons_sha256"]
         yield "image size", _by(row["image_size"])
         if "size" in row and "grid" in row:
             yield "model input", f"{_by(row['size'])}, {_by(row['grid'])} patches"
@@ -126,6 +130,9 @@ def _by(size: list[int]) -> str:
 
 def _notes(record: Mapping[str, Any]) -> Iterator[str]:
     """What stands in the way of drawing the figure again here."""
+    if "in_python" in record:
+        yield "drawn by the Python interface: no command line draws it again"
+        return
     if "step" in record:
         yield f"drawn in training at step {record['step']}: --checkpoint has to give that step"
     images = {row["image"]: row["image_sha256"] for row in _rows_with_an_image(record)}

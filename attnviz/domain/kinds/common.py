@@ -22,6 +22,9 @@ DISTANCE = partial(
     on=True,
     flags=("--distance/--no-distance",),
 )
+OVERLAY_ONLY = partial(
+    switch, "Only clean overlays, one PNG file a map, at the image's own size; no figure."
+)
 QUERY = partial(
     option,
     Query.CLS,

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 from attnviz.domain.arrays import check_shape
 from attnviz.domain.choices import Query
 from attnviz.domain.forms import SHARE
-from attnviz.domain.kinds.common import DISTANCE, HEADS_OPTION, LAYER, QUERY
+from attnviz.domain.kinds.common import (
+    DISTANCE,
+    HEADS_OPTION,
+    LAYER,
+    OVERLAY_ONLY,
+    QUERY,
+)
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps, Sidecar
 from attnviz.domain.options import option, switch
+from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import FloatArray
@@ -32,6 +39,22 @@ class HeadsRequest(CommandRequest):
     overlay: bool = switch("Also clean overlay images, one a head, at the image's own size.")
     distance: bool = DISTANCE()
     query: Query = QUERY()
+    overlay_only: bool = OVERLAY_ONLY()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.overlay_only and self.threshold is not None:
+            raise UsageError("--threshold draws in the figure, and --overlay-only draws none")
+        if self.overlay_only and self.overlay:
+            raise UsageError(
+                "--overlay and --overlay-only exclude each other",
+                "--overlay: the figure and the overlays",
+            )
+
+    @property
+    def first_overlay(self) -> str:
+        """``head0``, or the head that was named first."""
+        return f"head{self.heads[0] if self.heads else 0}"
 
     @property
     def needs_cls(self) -> bool:
@@ -117,6 +140,7 @@ HEADS = Kind(
     maps=HeadsMaps,
     compute="attnviz.attention.maps:heads_maps",
     draw="attnviz.figures.heads:draw_heads",
+    overlays="attnviz.figures.overlays:heads_overlays",
     drawn_with=("threshold",),
     sidecars={"overlay": Sidecar("head0.png", "attnviz.stages.sidecars:write_overlays")},
     summarised=True,

@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from attnviz.domain.choices import take_choices
+from attnviz.domain.options import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
+
+    from attnviz.domain.arrays import ByteArray
+    from attnviz.domain.drawing import DrawStyle, Provenance, WrittenFile
 
     Arrays = dict[str, NDArray[Any]]
     Row = dict[str, Any]
@@ -39,6 +44,16 @@ class CommandRequest:
         return False
 
     @property
+    def draws_figure(self) -> bool:
+        """Whether a figure is drawn, and not only clean overlays."""
+        return not getattr(self, "overlay_only", False)
+
+    @property
+    def first_overlay(self) -> str:
+        """Part of the file name of the first overlay: ``STEM.COMMAND.PART.png``."""
+        return "overlay"
+
+    @property
     def second_image(self) -> Path | None:
         """The image to compare with, where there is one."""
         return None
@@ -49,8 +64,32 @@ class CommandRequest:
 
 
 @dataclass(frozen=True, eq=False)
+class FigureSource:
+    """What else the figure of some maps is drawn from.
+
+    pixels: (height, width, 3) uint8, the original image. request: with the fields that only the
+    drawing uses (``Kind.drawn_with``).
+    """
+
+    request: CommandRequest
+    pixels: ByteArray
+    provenance: Provenance
+    style: DrawStyle
+
+
+_DISPLAY = "attnviz.stages.display"
+"""The module that draws what maps show of themselves; named, not imported, as in ``Kind``."""
+
+
+@dataclass(frozen=True, eq=False)
 class Maps:
-    """What a command computes of one image: raw values, never scaled for display."""
+    """What a command computes of an image: raw values, never scaled for display.
+
+    Maps that a function of the Python interface returned have a ``source``: they show their figure
+    at the end of a notebook cell, and draw and save it. In a run it is None.
+    """
+
+    source: FigureSource | None = field(default=None, kw_only=True, repr=False)
 
     def arrays(self) -> Arrays:
         """The arrays that ``--save-data`` writes, by name; docs/shapes.md lists them."""
@@ -64,6 +103,76 @@ class Maps:
         distillation and register tokens together.
         """
         raise NotImplementedError
+
+    @property
+    def table(self) -> list[Row]:
+        """The numbers of the figure, one dict a row, as ``rows`` describes them."""
+        return list(self.rows())
+
+    def to_pandas(self) -> Any:
+        """``table`` as a pandas DataFrame.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        return resolve(f"{_DISPLAY}:as_data_frame")(self)
+
+    def styled(self, **options: Any) -> Self:
+        """The same maps, whose figure is drawn with these options.
+
+        options: fields of ``DrawStyle`` (``width="column"``, ``cmap="viridis"``,
+        ``scale="shared"``), and those of the kind of figure (``threshold=0.6`` of heads).
+
+        Raises:
+            UsageError: An option that the figure does not have, or a value of another kind.
+        """
+        styled: Self = resolve(f"{_DISPLAY}:styled")(self, options)
+        return styled
+
+    def figures(self, **options: Any) -> tuple[Figure, ...]:
+        """The pages of the figure as matplotlib figures, made without pyplot; usually one.
+
+        options: as of ``styled``.
+
+        Raises:
+            UsageError: As ``styled``, or the maps have no source.
+        """
+        pages: tuple[Figure, ...] = resolve(f"{_DISPLAY}:figures_of")(self, options)
+        return pages
+
+    def figure(self, **options: Any) -> Figure:
+        """The figure of one page; options as of ``styled``.
+
+        Raises:
+            UsageError: As ``figures``, or there are several pages.
+        """
+        figure: Figure = resolve(f"{_DISPLAY}:figure_of")(self, options)
+        return figure
+
+    def save(self, path: str | Path, **options: Any) -> tuple[WrittenFile, ...]:
+        """Write the figure (.png, .pdf, .svg), the arrays (.npz) or the table (.csv).
+
+        Figures and arrays carry the record of how they were made. An existing file is replaced.
+        Pages after the first go to ``NAME.2.png`` and so on; a PDF holds them all. options: as of
+        ``styled``.
+
+        Raises:
+            UsageError: As ``figures``, another suffix, or the path is that of the image.
+            OutputError: The file cannot be written.
+        """
+        written: tuple[WrittenFile, ...] = resolve(f"{_DISPLAY}:save")(self, path, options)
+        return written
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The figure for a notebook: PNG, or SVG where ``include`` asks for ``image/svg+xml``.
+
+        With metadata: the alternative text of the image.
+        """
+        bundle: tuple[dict[str, Any], dict[str, Any]] | None
+        bundle = resolve(f"{_DISPLAY}:mime_bundle")(self, include or (), exclude or ())
+        return bundle
 
 
 @dataclass(frozen=True)
@@ -91,13 +200,17 @@ class Kind:
     - compute(model, batch, request, **computed_with) -> a list of maps, one an image
     - draw(maps, image, model, style, **drawn_with) -> the pages of the figure
     - check(info, request): raises UsageError for what a model cannot do
+    - refer(model, batch, image, request) -> of the second image, what ``compute`` takes as
+      ``reference``; None for a kind without one
     - extra_bytes(info, tokens, request) -> memory of one image beyond a plain pass; None for none
 
     computed_with: what ``compute`` takes besides: ``cells`` (the cells of each image that the
-    request looks from) or ``reference`` (the second image). drawn_with: fields of the request that
-    the drawing takes. sidecars: by the field of the request that asks for them. summarised: whether
-    ``--summary`` draws the numbers of all images. unused: drawing options that have no
-    effect on the figure and are refused.
+    request looks from), ``geometries`` (where each lies on its original) or ``reference`` (the
+    second image). drawn_with: fields of the request that the drawing takes. sidecars: by the field
+    of the request that asks for them. pair: whether the last of several inputs is the second image
+    where ``like`` names none. summarised: whether ``--summary`` draws the numbers of all
+    images. overlays: see ``attnviz.figures.overlays``, for kinds whose request has the field
+    ``overlay_only``. unused: drawing options that have no effect on the figure and are refused.
     """
 
     name: str
@@ -110,6 +223,9 @@ class Kind:
     computed_with: tuple[str, ...] = ()
     drawn_with: tuple[str, ...] = ()
     extra_bytes: str | None = None
+    refer: str | None = None
+    pair: bool = False
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
     summarised: bool = False
+    overlays: str | None = None
     unused: tuple[str, ...] = ()

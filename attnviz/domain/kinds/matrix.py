@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from attnviz.domain.arrays import check_shape
 from attnviz.domain.choices import Norm
 from attnviz.domain.forms import choice
-from attnviz.domain.kinds.common import HEADS_OPTION, LAYER
+from attnviz.domain.kinds.common import HEADS_OPTION, LAYER, OVERLAY_ONLY
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import option
 
@@ -32,6 +32,7 @@ class MatrixRequest(CommandRequest):
         choice(Norm),
         "Colours after softmax: by the logarithm of the weight, or linear.",
     )
+    overlay_only: bool = OVERLAY_ONLY()
     whole: bool = False
 
     def keeping_data(self, *, save_data: bool) -> Self:
@@ -94,6 +95,12 @@ class MatrixMaps(Maps):
         """P."""
         return self.tokens - self.grid.height * self.grid.width
 
+    @property
+    def patch_entropy(self) -> FloatArray:
+        """The entropy of the patches' rows, mean over heads: (gh, gw)."""
+        of_patches: FloatArray = self.token_entropy.mean(axis=0)[self.prefix :]
+        return of_patches.reshape(self.grid)
+
     def arrays(self) -> Arrays:
         """Arrays token_entropy (H, N), layer (), heads (H,), with a CLS token to_cls (H, gh, gw).
 
@@ -148,6 +155,7 @@ MATRIX = Kind(
     maps=MatrixMaps,
     compute="attnviz.attention.matrix:matrix_maps",
     draw="attnviz.figures.matrix:draw_attention_matrix",
+    overlays="attnviz.figures.overlays:matrix_overlays",
     drawn_with=("norm",),
     extra_bytes="attnviz.attention.memory:matrix_bytes",
 )

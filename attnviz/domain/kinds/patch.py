@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_shape
-from attnviz.domain.kinds.common import CELLS_OPTION, HEADS_OPTION, LAYER, POINTS_OPTION
+from attnviz.domain.kinds.common import (
+    CELLS_OPTION,
+    HEADS_OPTION,
+    LAYER,
+    OVERLAY_ONLY,
+    POINTS_OPTION,
+)
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import switch
 
@@ -31,6 +37,12 @@ class PatchRequest(CommandRequest):
         "A patch by a pixel of the original image; repeatable."
     )
     each_head: bool = switch("A map of every head instead of their mean.")
+    overlay_only: bool = OVERLAY_ONLY()
+
+    @property
+    def first_overlay(self) -> str:
+        """``query1``, or its first head."""
+        return f"query1-head{self.heads[0] if self.heads else 0}" if self.each_head else "query1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +116,7 @@ PATCH = Kind(
     maps=PatchMaps,
     compute="attnviz.attention.maps:patch_maps",
     draw="attnviz.figures.patch:draw_patch",
+    overlays="attnviz.figures.overlays:patch_overlays",
     computed_with=("cells",),
     drawn_with=("each_head",),
-    unused=("alpha",),
 )

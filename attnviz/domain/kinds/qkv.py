@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnviz.domain.arrays import check_shape
 from attnviz.domain.choices import Part
 from attnviz.domain.forms import choices
-from attnviz.domain.kinds.common import HEADS_OPTION, LAYER
+from attnviz.domain.kinds.common import HEADS_OPTION, LAYER, OVERLAY_ONLY
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import option
 from attnviz.errors import UsageError
@@ -40,12 +40,18 @@ class QkvRequest(CommandRequest):
         name="part",
         show="all three",
     )
+    overlay_only: bool = OVERLAY_ONLY()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", tuple(dict.fromkeys(map(Part, self.parts))))
         if not self.parts:
             raise UsageError("no part was named", "give q, k or v")
+
+    @property
+    def first_overlay(self) -> str:
+        """``pca-k`` where keys are the first part."""
+        return f"pca-{self.parts[0].value}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,4 +179,5 @@ QKV = Kind(
     maps=QkvMaps,
     compute="attnviz.attention.qkv:qkv_maps",
     draw="attnviz.figures.qkv:draw_qkv",
+    overlays="attnviz.figures.overlays:qkv_overlays",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.domain.arrays import check_shape
 from attnviz.domain.choices import RelevanceMethod, take_choices
 from attnviz.domain.forms import PATH, choice, number
-from attnviz.domain.kinds.common import HEADS_OPTION
+from attnviz.domain.kinds.common import HEADS_OPTION, OVERLAY_ONLY
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import option
 from attnviz.errors import UsageError
@@ -47,6 +47,7 @@ class RelevanceRequest(CommandRequest):
         metavar="IMAGE",
     )
     heads: tuple[int, ...] | None = HEADS_OPTION()
+    overlay_only: bool = OVERLAY_ONLY()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,7 +121,7 @@ class RelevanceMaps(Maps):
 
         Of contributions to it, ``patches`` and ``prefix`` are the sums.
         """
-        from attnviz.domain.row_statistics import focus
+        from attnviz.domain.row_statistics import focus, highest
 
         values = self.relevance
         patches, prefix = float(values.sum()), float(self.prefix.sum())
@@ -132,9 +133,9 @@ class RelevanceMaps(Maps):
         else:
             row |= {"target": f"like {self.like.name}", "value": self.value}
         if self.signed:
-            row |= {"min": float(values.min()), "max": float(values.max())}
+            row |= {"min": float(values.min()), **highest(values)}
             return (row | {"patches": patches, "prefix": prefix},)
-        row |= {"max": float(values.max()), "mean": float(values.mean())}
+        row |= {**highest(values), "mean": float(values.mean())}
         row["focus"] = float(focus(values[None])[0])
         row["prefix_mass"] = prefix / (patches + prefix) if patches + prefix > 0 else 0.0
         return (row,)
@@ -153,7 +154,9 @@ RELEVANCE = Kind(
     maps=RelevanceMaps,
     compute="attnviz.attention.relevance:relevance_maps",
     draw="attnviz.figures.relevance:draw_relevance",
+    overlays="attnviz.figures.overlays:relevance_overlays",
     check="attnviz.attention.checks:check_relevance",
     computed_with=("reference",),
+    refer="attnviz.attention.relevance:reference_of",
     extra_bytes="attnviz.attention.memory:relevance_bytes",
 )

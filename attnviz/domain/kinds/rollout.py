@@ -15,7 +15,7 @@ from attnviz.domain.choices import (
     take_choices,
 )
 from attnviz.domain.forms import INDEX, INDICES, choice, number
-from attnviz.domain.kinds.common import HEADS_OPTION, QUERY
+from attnviz.domain.kinds.common import HEADS_OPTION, OVERLAY_ONLY, QUERY
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import group, option
 
@@ -64,6 +64,7 @@ class RolloutRequest(CommandRequest):
         show="none",
     )
     query: Query = QUERY()
+    overlay_only: bool = OVERLAY_ONLY()
 
     @property
     def needs_cls(self) -> bool:
@@ -137,6 +138,7 @@ ROLLOUT = Kind(
     maps=RolloutMaps,
     compute="attnviz.attention.rollout:rollout_maps",
     draw="attnviz.figures.rollout:draw_rollout",
+    overlays="attnviz.figures.overlays:rollout_overlays",
     check="attnviz.attention.checks:check_rollout",
     extra_bytes="attnviz.attention.memory:rollout_bytes",
 )

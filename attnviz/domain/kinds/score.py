@@ -84,17 +84,20 @@ class ScoreMaps(Maps):
         """One row: the distribution of the scores, and the share that is not on patches."""
         import numpy as np
 
+        from attnviz.domain.row_statistics import highest
+
         shares = self.prefix_shares
         rest = {} if shares is None else {"prefix_mass": float(shares.sum())}
 
-        quantiles = np.quantile(self.score, (0, 0.25, 0.5, 0.75, 1))
-        names = ("min", "q25", "median", "q75", "max")
+        quantiles = np.quantile(self.score, (0, 0.25, 0.5, 0.75))
+        names = ("min", "q25", "median", "q75")
         return (
             {
                 "layer": self.layer,
                 "kept": int(self.kept.sum()),
                 "patches": int(self.kept.size),
                 **{name: float(q) for name, q in zip(names, quantiles, strict=True)},
+                **highest(self.score),
                 "mean": float(self.score.mean()),
                 **rest,
             },

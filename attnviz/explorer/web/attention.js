@@ -1,8 +1,8 @@
 // Attention of one query token, and the statistics of a row. Definitions as in the command line.
 
-// softmax(q k^T) of one token in every head: (heads, tokens) in one array.
+// softmax(q k^T + bias) of one token in every head: (heads, tokens) in one array.
 function attentionOf(data, token) {
-  const { ranks, query, key } = data;
+  const { ranks, query, key, bias } = data;
   const rows = new Float32Array(HEADS * TOKENS);
   for (let head = 0; head < HEADS; head++) {
     const row = rows.subarray(head * TOKENS, (head + 1) * TOKENS);
@@ -12,9 +12,26 @@ function attentionOf(data, token) {
       if (weight === 0) continue;
       for (let j = 0; j < TOKENS; j++) row[j] += weight * key[start + j];
     }
+    if (bias) addBias(row, bias, head, token);
     softmax(row);
   }
   return rows;
+}
+
+function addBias(row, bias, head, token) {
+  const cell = cellOfToken(token);
+  if (!cell) {
+    const start = (head * PREFIX + token) * TOKENS;
+    for (let j = 0; j < TOKENS; j++) row[j] += bias.rows[start + j];
+    return;
+  }
+  const start = (head * CELLS + token - PREFIX) * PREFIX;
+  for (let j = 0; j < PREFIX; j++) row[j] += bias.columns[start + j];
+  const down = 2 * ROWS - 1, across = 2 * COLUMNS - 1;
+  for (let r = 0, j = PREFIX; r < ROWS; r++) {
+    const line = (head * down + cell[0] - r + ROWS - 1) * across + cell[1] + COLUMNS - 1;
+    for (let c = 0; c < COLUMNS; c++, j++) row[j] += bias.offsets[line - c];
+  }
 }
 
 function softmax(row) {

@@ -1,25 +1,5 @@
 // The controls: they set the state, and show it.
 
-// Radio buttons that look like one segmented control; ``choose`` gets the chosen value.
-function segments(id, choices, choose) {
-  for (const [value, text, title] of choices) {
-    const label = element("label", "", by(id));
-    const input = element("input", "", label);
-    input.type = "radio";
-    input.name = id;
-    input.value = value;
-    if (title) label.title = title;
-    element("span", "", label).textContent = text;
-    input.addEventListener("change", () => { choose(value); announce(); });
-    // After a click, arrow keys are to mean layer and head again, not the next choice.
-    input.addEventListener("click", (event) => { if (event.detail) input.blur(); });
-  }
-}
-
-function select(id, value) {
-  for (const input of by(id).querySelectorAll("input")) input.checked = input.value === String(value);
-}
-
 function set(name, value) {
   state[name] = value;
   changed();
@@ -109,12 +89,6 @@ function syncControls() {
   paintBar();
 }
 
-function slide(id, value, text) {
-  by(id).value = value;
-  by(id).setAttribute("aria-valuetext", text);
-  write(by(`${id}-shown`), text);
-}
-
 // What depends on the query that is shown, which may be the patch under the pointer.
 function syncQuery() {
   const query = currentQuery();
@@ -159,12 +133,4 @@ function syncPins() {
   if (focused >= 0) {
     (list.querySelectorAll("button")[Math.min(focused, state.pins.length - 1)] ?? by("pin")).focus();
   }
-}
-
-function paintBar() {
-  const context = by("bar").getContext("2d");
-  const pixels = context.createImageData(256, 1);
-  const table = colourTable(state.cmap);
-  for (let i = 0; i < 256; i++) pixels.data.set([...table.subarray(3 * i, 3 * i + 3), 255], 4 * i);
-  context.putImageData(pixels, 0, 0);
 }

@@ -1,22 +1,10 @@
-// What the page holds: facts, and the queries and keys of each layer, unpacked when first needed.
-
-const facts = JSON.parse(document.getElementById("facts").textContent);
-const record = JSON.parse(document.getElementById("record").textContent);
+// What the page holds: the queries and keys of each layer, unpacked when first needed.
 
 const [ROWS, COLUMNS] = facts.grid;
 const PREFIX = facts.prefix.length;
 const CELLS = ROWS * COLUMNS;
 const TOKENS = PREFIX + CELLS;
 const HEADS = facts.heads;
-
-// The bytes of a block: base64 of a zlib stream, whose checksum the browser verifies.
-async function inflate(id) {
-  const text = atob(document.getElementById(id).textContent);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
 
 // Query and key of one layer, each (ranks, heads, tokens) in one array of floats.
 async function readLayer(layer) {
@@ -34,7 +22,22 @@ async function readLayer(layer) {
     }
     return values;
   };
-  return { layer, ranks, query: unpack(0), key: unpack(count) };
+  return { layer, ranks, query: unpack(0), key: unpack(count), bias: await readBias(layer) };
+}
+
+// What a layer adds to its logits: (heads, offsets down, offsets across) of two patches,
+// (heads, prefix, tokens) of prefix tokens as queries, (heads, cells, prefix) of them as keys.
+// Null where it adds nothing.
+async function readBias(layer) {
+  if (!facts.biases.includes(layer)) return null;
+  const values = new Float32Array((await inflate(`bias-${layer}`)).buffer);
+  const ofPatches = HEADS * (2 * ROWS - 1) * (2 * COLUMNS - 1);
+  const ofPrefix = ofPatches + HEADS * PREFIX * TOKENS;
+  return {
+    offsets: values.subarray(0, ofPatches),
+    rows: values.subarray(ofPatches, ofPrefix),
+    columns: values.subarray(ofPrefix),
+  };
 }
 
 // Rollout rows (depths, tokens), or null on a page without.
@@ -50,12 +53,6 @@ const layerPromises = new Map();
 function layerOf(layer) {
   if (!layerPromises.has(layer)) layerPromises.set(layer, readLayer(layer));
   return layerPromises.get(layer);
-}
-
-// The colour map as 256 times red, green, blue.
-function colourTable(name) {
-  const text = atob(facts.cmaps[name]);
-  return Uint8Array.from(text, (character) => character.charCodeAt(0));
 }
 
 function tokenOfCell(row, column) {

@@ -11,9 +11,12 @@ async function changed() {
   schedule();
 }
 
+// A page inside a notebook cell has no address of its own: nothing there can be linked.
+const FRAMED = location.protocol === "about:";
+
 // Not at every step of a slider: browsers refuse more than a few changes a second.
 function updateLink() {
-  history.replaceState(null, "", `#${stateToText()}`);
+  if (!FRAMED) history.replaceState(null, "", `#${stateToText()}`);
 }
 
 async function load() {
@@ -35,13 +38,6 @@ async function load() {
   }
 }
 
-// A message above the page; while it stands, panels are grey, since they show something else.
-function notice(text) {
-  write(by("notice"), text);
-  by("notice").hidden = !text;
-  container.classList.toggle("stale", Boolean(text));
-}
-
 // For the browser's console and for tests: numbers as they are shown.
 window.attnviz = {
   facts,
@@ -60,6 +56,7 @@ window.attnviz = {
 if ("DecompressionStream" in window) {
   document.querySelector("main").hidden = false;
   document.querySelector(".actions").hidden = false;
+  by("link").hidden = FRAMED;
   buildControls();
   stateFromText(location.hash);
   listen();

@@ -10,13 +10,6 @@ const SMALLEST = 150;
 const LEGEND = 64; // what stands below the panels
 const DIMMED = [18, 18, 20, 168];
 
-function element(kind, className, parent) {
-  const node = document.createElement(kind);
-  if (className) node.className = className;
-  if (parent) parent.append(node);
-  return node;
-}
-
 function makePanel(index) {
   const figure = element("figure", "panel");
   const frame = element("div", "frame", figure);
@@ -101,32 +94,7 @@ function heightFor(count) {
   return Math.max(240, stage.clientHeight - above - LEGEND);
 }
 
-const LITTLE_ENDIAN = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1;
-
-function word(red, green, blue, alpha) {
-  return LITTLE_ENDIAN
-    ? ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0
-    : ((red << 24) | (green << 16) | (blue << 8) | alpha) >>> 0;
-}
-
 const DIMMED_WORD = word(...DIMMED);
-let overlay = { key: "", words: new Uint32Array(256) };
-
-// 256 colours with their opacity, which is weighted as in the figures.
-function overlayWords(cmap, opacity) {
-  const key = `${cmap} ${opacity}`;
-  if (overlay.key !== key) {
-    const table = colourTable(cmap);
-    const words = new Uint32Array(256);
-    for (let i = 0; i < 256; i++) {
-      const alpha = Math.round(facts.overlay.weights[i] * opacity * 2.55);
-      words[i] = word(table[3 * i], table[3 * i + 1], table[3 * i + 2], alpha);
-    }
-    overlay = { key, words };
-  }
-  return overlay.words;
-}
-
 function paint(panel, row, [low, high], mask) {
   const words = panel.words;
   const colours = overlayWords(state.cmap, state.opacity);

@@ -125,16 +125,3 @@ function save() {
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }, "image/png");
 }
-
-async function copyLink() {
-  const address = location.href.replace(/#.*$/, "") + `#${stateToText()}`;
-  try {
-    await navigator.clipboard.writeText(address);
-    write(by("link"), "Copied");
-    setTimeout(() => write(by("link"), "Copy link"), 1500);
-  } catch {
-    // Without permission to use the clipboard, the link is still in the address bar.
-    write(by("link"), "In the address bar");
-    setTimeout(() => write(by("link"), "Copy link"), 2500);
-  }
-}

@@ -1,26 +1,4 @@
-// Text: how numbers are written, and the statistics of the row that is shown.
-
-const by = (id) => document.getElementById(id);
-const grouped = (number) => number.toLocaleString("en");
-
-// Four significant digits; powers of ten only for very small numbers, and none below the page's
-// accuracy.
-function decimal(value, digits = 4) {
-  if (value === 0) return "0";
-  if (value < 1e-9) return "<\u00a01e-9";
-  return value >= 1e-4 ? value.toPrecision(digits) : value.toExponential(digits - 2);
-}
-
-function percent(value) {
-  const number = 100 * value;
-  if (number > 0 && number < 0.1) return "<\u00a00.1\u00a0%";
-  // Near 100 % the tenths count again: there a uniform row differs from a nearly uniform one.
-  return `${number.toFixed(number >= 9.95 && number < 99.5 ? 0 : 1)}\u00a0%`;
-}
-
-function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
+// The statistics of the row that is shown.
 
 // What each number is, by its name.
 const DEFINITIONS = {

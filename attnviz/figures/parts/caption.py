@@ -15,7 +15,7 @@ from attnviz.figures.parts.page import Sheet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnviz.domain import DrawStyle, FigureImage, FloatArray, ModelInfo
+    from attnviz.domain import DrawStyle, FigureImage, FitGeometry, FloatArray, ModelInfo
 
 RANDOM = "RANDOM WEIGHTS: this model is not trained"
 
@@ -34,15 +34,23 @@ def sheet_with_caption(
     lines = [
         *model_parts(model),
         f"input {theme.size_text(size)}",
-        f"grid {theme.size_text(grid)} of {model.patch} px patches",
-        *(part for part in parts if part),
+        f"grid {theme.size_text(grid)} of {model.patches_text}",
+        edge_text(image.geometry),
+        *parts,
     ]
-    return sheet_of(style, lines, RANDOM if model.random_weights else "")
+    sheet = sheet_of(style, [line for line in lines if line], RANDOM * model.random_weights)
+    sheet.margins = image.geometry.margins
+    return sheet
+
+
+def edge_text(geometry: FitGeometry) -> str:
+    """How much at the edges has no cell, since patches overlap."""
+    return f"no cell at the edges: {geometry.edge:g} input px" if geometry.edge else ""
 
 
 def model_parts(model: ModelInfo) -> list[str]:
-    """What the model is called, and what was assumed of it."""
-    return [model.title, *(["mean and std assumed"] if model.statistics_assumed else [])]
+    """What the model is called, what was assumed of it, and what was added to it."""
+    return [model.title, *model.remarks]
 
 
 def sheet_of(style: DrawStyle, parts: Sequence[str], warning: str = "") -> Sheet:

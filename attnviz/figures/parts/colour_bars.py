@@ -125,13 +125,17 @@ def slim_bar(
         _bar(page, scale, bar)
 
 
-def shared_bar(sheet: Sheet, limits: Limits, name: str) -> None:
-    """The colour bar of all panels on a shared scale, with its name and ticks."""
+def shared_bar(sheet: Sheet, limits: Limits, name: str, cmap: str | None = None) -> None:
+    """The colour bar of all panels on a shared scale, with its name and ticks.
+
+    cmap: None for that of the figure.
+    """
     page = sheet.room(SHARED_BAR_INCHES)
     left = MARGIN + theme.text_width(name, theme.TITLE_PT) + 0.12
     width = min(2.6, sheet.width - left - 0.25)
     page.text(MARGIN, page.y + 0.095, name, size=theme.TITLE_PT)
-    bar = _bar(page, ColourScale(limits, sheet.style.cmap), Rect(left, page.y + 0.02, width, 0.085))
+    scale = ColourScale(limits, cmap or sheet.style.cmap)
+    bar = _bar(page, scale, Rect(left, page.y + 0.02, width, 0.085))
     inner = [value for value in ticks(*limits.ends, most=5) if limits.low < value < limits.high]
     low, high = theme.number_pair(*limits.ends)
     span = limits.high - limits.low

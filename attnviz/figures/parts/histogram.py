@@ -45,27 +45,72 @@ def split_histogram(
     colours: tuple[str, str],
     heading: str,
     threshold: float | None = None,
+    *,
+    divided: bool = True,
 ) -> None:
     """The distribution of all values, kept cells and others stacked, and the threshold as a line.
 
     The axis is logarithmic where a linear one would put nearly all cells into its first bins.
     colours: of the kept cells and of the others. threshold: None takes the lowest value that is
-    kept, which the heading then names.
+    kept, which the heading then names. divided: whether a value divides the kept cells from the
+    others; without, no line is drawn.
     """
     page = sheet.room(_HEIGHT)
     bins = _count(values, kept, threshold)
-    if threshold is None and kept.any() and not kept.all():
+    if divided and threshold is None and kept.any() and not kept.all():
         threshold = float(values[kept].min())
         heading += f", from {theme.number(threshold, 3)} (dashed)"
     rect = Rect(MARGIN, page.y, sheet.width, _HEIGHT)
     x = float(bins.edges[0]), float(bins.edges[-1])
-    frame = framed(page, rect, x, (0.0, float((bins.kept + bins.others).max())), heading)
+    frame = framed(page, rect, x, (0.0, max(4.0, float((bins.kept + bins.others).max()))), heading)
     _draw_bars(page, frame, bins, colours)
     _draw_ticks(page, frame, bins, rect)
     if threshold is not None:
         at = frame.across(bins.position(threshold))
         page.stroke([[at, frame.box.top], [at, frame.box.bottom]], theme.INK, 0.9, dashed=True)
     page.y += _HEIGHT
+
+
+def step_histogram(
+    page: Page,
+    rect: Rect,
+    before: tuple[FloatArray, str],
+    after: tuple[FloatArray, str],
+    heading: str,
+    threshold: float,
+) -> None:
+    """Two distributions on one axis, counts as logarithms, and the threshold as a line.
+
+    before, after: values and colour; the first as bars, the second as an outline.
+    """
+    joined = np.concatenate([before[0], after[0]])
+    log = _spans_decades(joined)
+    scaled = [
+        np.log10(values.astype(np.float64)) if log else values for values, _ in (before, after)
+    ]
+    edges = _bin_edges(
+        np.concatenate(scaled), math.log10(threshold) if log and threshold > 0 else threshold
+    )
+    counts = [np.histogram(values, bins=edges)[0] for values in scaled]
+    bins = _Bins(edges, counts[0], counts[1], log)
+    highest = max(1, *(int(each.max()) for each in counts))
+    powers = range(math.floor(math.log10(highest)) + 1)
+    marks = [(float(power), f"{10**power:,}") for power in powers]
+    y = (math.log10(0.5), math.log10(highest) + 0.1)
+    frame = framed(page, rect, (float(edges[0]), float(edges[-1])), y, heading, marks)
+    levels = [
+        [frame.down(max(y[0], math.log10(count))) if count else frame.box.bottom for count in each]
+        for each in (counts[0].tolist(), counts[1].tolist())
+    ]
+    sides = [frame.across(edge) for edge in edges.tolist()]
+    for left, right, top in zip(sides, sides[1:], levels[0], strict=False):
+        if top < frame.box.bottom:
+            page.block(Rect(left, top, right - left - 0.008, frame.box.bottom - top), before[1])
+    outline = [[x, top] for i, top in enumerate(levels[1]) for x in (sides[i], sides[i + 1])]
+    page.stroke(outline, after[1], 1.2)
+    _draw_ticks(page, frame, bins, rect)
+    at = frame.across(bins.position(threshold))
+    page.stroke([[at, frame.box.top], [at, frame.box.bottom]], theme.INK, 0.9, dashed=True)
 
 
 def _count(values: FloatArray, kept: BoolArray, threshold: float | None) -> _Bins:

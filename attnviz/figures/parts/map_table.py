@@ -27,12 +27,15 @@ _GAP = 0.06
 _SMALLEST = 0.44
 _SMALLEST_OF_HEADS = 0.4, 0.28
 """Minimum width and height of panels in a table of heads, where one page is worth small maps."""
+_TINY = 0.15, 0.1
+"""The same where nothing larger fits on the page, but these do."""
 _LARGEST, _LARGEST_FLOWING = 1.5, 1.15
 _PARTS = 3
 """Maximum number of parts of a table side by side."""
 _PART_GAP = 0.2
 _HEADER = 0.16
-_BELOW = 0.125
+_BELOW, _LINE = 0.125, 0.105
+"""Height of a line of texts below panels, and of each further one."""
 _SWATCH = 0.075
 
 
@@ -83,6 +86,8 @@ class Cells(NamedTuple):
     """The layout of a table: columns per block, number of blocks, sizes of cells in inches.
 
     whole: the rows of a block stay on one page. beside: texts are beside panels, not below them.
+    lines: on which the texts below the panels of a row stand, one after the other, so that they may
+    be wider than a panel; 0 without texts below.
     """
 
     columns: int
@@ -93,6 +98,7 @@ class Cells(NamedTuple):
     indent: float
     whole: bool
     beside: bool = False
+    lines: int = 0
 
     def width(self) -> float:
         """From the start of the row names to the right edge of the last column."""
@@ -106,28 +112,33 @@ def fit_grid(
     aspect: float,
     tallest: float,
     *,
-    below: bool,
+    below: float,
     page: float = 0.0,
     beside: float = 0.0,
+    tiny: bool = False,
 ) -> Cells:
     """Fit a table into ``width`` inches; columns that do not fit continue in further blocks.
 
     tallest: height in inches for all rows of a block, as far as panels remain readable.
-    below: whether there is text below each panel. page: the height of a page in inches, of a table
-    whose rows may continue on further pages; 0 if they may not. Then panels are smaller before
-    there is a second page. beside: width of a text beside each panel.
+    below, beside: width of a text below or beside each panel; 0 for none. page: the height of a
+    page in inches, of a table whose rows may continue on further pages; 0 if they may not. Then
+    panels are smaller before there is a second page. tiny: see ``_TINY``.
     """
     narrowest, lowest = _SMALLEST_OF_HEADS if page else (_SMALLEST, _SMALLEST)
+    if tiny:
+        narrowest, lowest = _TINY
     indent = max(theme.text_width(row.titles[0]) for row in rows) + 0.08
     indent += max(_indent(row) for row in rows)
     room = width - indent
-    smallest = max(narrowest, min((lowest if page else 0.3) * aspect, room)) + beside
+    least = lowest if page else 0.3
+    smallest = max(narrowest, min(least * aspect, room)) + beside
     most = max(1, int((room + _GAP) / (smallest + _GAP)))
     blocks = -(-columns // most)
     across = -(-columns // blocks)
     slot = (room - (across - 1) * _GAP) / across
     height = min((slot - beside) / aspect, _LARGEST)
-    between = _GAP + (_BELOW if below else 0.0)
+    lines = math.ceil((below + _GAP) / (slot + _GAP)) if below and tiny else int(below > 0)
+    between = _GAP + _text_height(lines)
     fitting = tallest / len(rows) - between
     whole = fitting >= min(height, lowest) or not page
     if whole:
@@ -136,7 +147,7 @@ def fit_grid(
         height = _over_pages(min(height, _LARGEST_FLOWING), between, len(rows), tallest, page)
     panel = height * aspect
     slot = min(slot, max(panel, narrowest) + beside)
-    return Cells(across, blocks, slot, panel, height, indent, whole, beside > 0)
+    return Cells(across, blocks, slot, panel, height, indent, whole, beside > 0, lines)
 
 
 def _over_pages(height: float, beside: float, rows: int, first: float, page: float) -> float:
@@ -156,6 +167,21 @@ def _over_pages(height: float, beside: float, rows: int, first: float, page: flo
     return min(heights, key=lambda panel: (pages(panel), -panel))
 
 
+def _text_below(page: Page, text: str, box: Rect, column: int, lines: int) -> None:
+    """A text below a panel: at its left edge; where texts stand on several lines, centred."""
+    base = box.bottom + 0.1 + column % lines * _LINE
+    if lines == 1:
+        page.text(box.left, base, text, colour=theme.QUIET)
+        return
+    half = theme.text_width(text) / 2
+    middle = min(box.left + box.width / 2, page.width - half)
+    page.text(middle, base, text, colour=theme.QUIET, align="center")
+
+
+def _text_height(lines: int) -> float:
+    return _BELOW + (lines - 1) * _LINE if lines else 0.0
+
+
 def draw_table(
     sheet: Sheet,
     rows: Sequence[Heading],
@@ -169,7 +195,7 @@ def draw_table(
     edge: the left edge of the row names in inches.
     """
     panels, texts = content
-    step = cells.panel_height + (_BELOW if texts and not cells.beside else 0.0) + _GAP
+    step = cells.panel_height + _text_height(cells.lines) + _GAP
     for start in range(0, len(columns), cells.columns):
         chosen = range(start, min(start + cells.columns, len(columns)))
         sheet.skip(0.04)
@@ -192,7 +218,7 @@ def draw_table(
                         box.right + 0.03, box.bottom - 0.01, texts[index][k], colour=theme.QUIET
                     )
                 elif texts:
-                    page.text(left, box.bottom + 0.1, texts[index][k], colour=theme.QUIET)
+                    _text_below(page, texts[index][k], box, column, cells.lines)
             page.y += step
 
 
@@ -236,7 +262,9 @@ def _fit_heads(
     bar = SHARED_BAR_INCHES if shared else BAR_INCHES
     rest = sheet.limit - sheet.pages[-1].y - _HEADER - bar - 0.1
 
-    def in_parts(parts: int, *, beside: bool = False) -> tuple[Cells, int, float]:
+    def in_parts(
+        parts: int, *, beside: bool = False, tiny: bool = False
+    ) -> tuple[Cells, int, float]:
         """The layout with the rows in ``parts`` side by side, rows per part, inches per part."""
         per_part = -(-len(rows) // parts)
         width = (sheet.width - (parts - 1) * _PART_GAP) / parts
@@ -246,17 +274,22 @@ def _fit_heads(
             columns,
             aspect,
             rest,
-            below=content.texts is not None and not beside,
+            below=0.0 if beside else content.text_width,
             page=sheet.limit - MARGIN - _HEADER,
             beside=content.text_width + 0.05 if beside else 0.0,
+            tiny=tiny,
         )
         return cells, per_part, width + _PART_GAP
 
     options = [in_parts(parts) for parts in range(1, min(len(rows), _PARTS) + 1)]
     if content.texts:
         options.append(in_parts(1, beside=True))
-    fitting = [option for option in options if option[0].whole and option[0].blocks == 1]
+    fitting = _on_one_page(options) or _on_one_page([in_parts(1, tiny=True)])
     return max(fitting, key=lambda option: option[0].panel_height, default=options[0])
+
+
+def _on_one_page(options: Sequence[tuple[Cells, int, float]]) -> list[tuple[Cells, int, float]]:
+    return [option for option in options if option[0].whole and option[0].blocks == 1]
 
 
 def _indent(heading: Heading) -> float:
@@ -271,18 +304,21 @@ def _row_name(page: Page, row: Heading, left: float, base: float) -> None:
 
 
 def _titles(page: Page, columns: Sequence[Heading], cells: Cells, edge: float) -> None:
-    """The longest titles that fit above all columns, or the shortest, cut to fit."""
+    """The longest titles that fit above all columns, or the shortest, cut to fit.
+
+    Where the shortest do not fit beside their colours, they stand alone.
+    """
     ranks = range(max(len(column.titles) for column in columns))
-    for rank in ranks:
+    for rank, coloured in (*((rank, True) for rank in ranks), (ranks[-1], False)):
         titled = [(column.titles[min(rank, len(column.titles) - 1)], column) for column in columns]
-        widths = (theme.text_width(each) + _indent(column) for each, column in titled)
-        if max(widths) <= cells.slot:
+        indents = [_indent(column) if coloured else 0.0 for column in columns]
+        widths = (theme.text_width(each) for each, _ in titled)
+        if max(map(sum, zip(widths, indents, strict=True))) <= cells.slot:
             break
-    for index, (each, column) in enumerate(titled):
+    for index, ((each, column), indent) in enumerate(zip(titled, indents, strict=True)):
         left = edge + cells.indent + index * (cells.slot + _GAP)
-        title = theme.shorten(each, cells.slot - _indent(column))
-        if column.swatch:
+        title = theme.shorten(each, cells.slot - indent)
+        if column.swatch and coloured:
             page.block(Rect(left, page.y + 0.035, _SWATCH, _SWATCH), column.swatch)
-            left += _SWATCH + 0.04
-        page.text(left, page.y + 0.11, title)
+        page.text(left + indent, page.y + 0.11, title)
     page.y += _HEADER

@@ -1,4 +1,7 @@
-"""Maps as pixels: enlarged, coloured, and blended with the image; numpy only, no text."""
+"""Maps as pixels: enlarged, coloured, and blended with the image; numpy only, no text.
+
+matplotlib is imported only for colour maps that do not come with the package.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,26 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
 
 from attnviz.domain import Interpolation, Size
+from attnviz.domain.colour_maps import PACKAGED, colour_table
 from attnviz.domain.near_names import did_you_mean
 from attnviz.domain.overlay import overlay_weight, visible_region
 from attnviz.errors import UsageError
-from attnviz.figures.parts.scale import FLAT, Limits, common_limits, own_limits
+from attnviz.figures.parts.scale import FLAT, Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from attnviz.domain import (
         BoolArray,
         ByteArray,
-        DrawStyle,
         FigureImage,
         FitGeometry,
         FloatArray,
-        HeadsMaps,
     )
 
 
@@ -71,6 +73,11 @@ def enlarge(values: FloatArray, size: Size, interpolation: Interpolation) -> Flo
 @lru_cache(maxsize=32)
 def _table(cmap: str) -> ByteArray:
     """A colour map as (256, 3) uint8."""
+    if cmap in PACKAGED:
+        return colour_table(cmap)
+    import matplotlib as mpl
+    from matplotlib.colors import LinearSegmentedColormap
+
     if cmap not in mpl.colormaps:
         hint = did_you_mean(cmap, mpl.colormaps) or "see matplotlib's colour maps"
         raise UsageError(f"no colour map named {cmap!r}", hint)
@@ -126,44 +133,54 @@ def blend(
     cmap: str,
     alpha: float,
     interpolation: Interpolation,
+    *,
+    signed: bool = False,
 ) -> ByteArray:
-    """The image at its own size with a map (gh, gw) over the region that the model saw.
+    """The image at its own size with a map (gh, gw) over the region that the cells cover.
 
-    Pixels are unchanged where the map is at its low limit, and where their centre lies outside the
-    region.
+    Pixels are unchanged where the map is at its low limit (``signed``: where it is 0), and where
+    their centre lies outside the region.
     """
-    region, (height, width) = geometry.region, pixels.shape[:2]
-    y = _pixel_centres(height, region.top, region.bottom, values.shape[0])
-    x = _pixel_centres(width, region.left, region.right, values.shape[1])
-    top, bottom = _inside(y, values.shape[0])
-    left, right = _inside(x, values.shape[1])
-    sampled = _sample(values, y[top:bottom], x[left:right], interpolation)
     out = pixels.copy()
-    out[top:bottom, left:right] = overlay(out[top:bottom, left:right], sampled, limits, cmap, alpha)
+    rows, columns, y, x = _region(pixels, geometry, *values.shape)
+    sampled = _sample(values, y, x, interpolation)
+    out[rows, columns] = overlay(out[rows, columns], sampled, limits, cmap, alpha, signed=signed)
     return out
 
 
-def _inside(centres: NDArray[np.float64], cells: int) -> tuple[int, int]:
-    """The range of pixels whose centres lie on the grid."""
+def blend_colours(
+    pixels: ByteArray,
+    colours: FloatArray,
+    geometry: FitGeometry,
+    weight: float,
+    interpolation: Interpolation,
+) -> ByteArray:
+    """The same with a colour per cell, (gh, gw, 3) as 0..1, all of one weight."""
+    out = pixels.copy()
+    rows, columns, y, x = _region(pixels, geometry, *colours.shape[:2])
+    channels = [
+        _sample(np.ascontiguousarray(c), y, x, interpolation) for c in np.moveaxis(colours, -1, 0)
+    ]
+    sampled = np.rint(255 * np.stack(channels, axis=-1)).astype(np.uint8)
+    weights = np.full(sampled.shape[:2], weight, np.float32)
+    out[rows, columns] = mix(out[rows, columns], sampled, weights)
+    return out
+
+
+def _region(
+    pixels: ByteArray, geometry: FitGeometry, grid_height: int, grid_width: int
+) -> tuple[slice, slice, NDArray[np.float64], NDArray[np.float64]]:
+    """The rows and columns of pixels whose centres lie on the grid, and these centres in cells."""
+    region, (height, width) = geometry.covered, pixels.shape[:2]
+    y = _pixel_centres(height, region.top, region.bottom, grid_height)
+    x = _pixel_centres(width, region.left, region.right, grid_width)
+    rows, columns = _inside(y, grid_height), _inside(x, grid_width)
+    return rows, columns, y[rows], x[columns]
+
+
+def _inside(centres: NDArray[np.float64], cells: int) -> slice:
     start, stop = np.searchsorted(centres, [0.0, float(cells)])
-    return int(start), int(stop)
-
-
-def overlay_images(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> tuple[ByteArray, ...]:
-    """One overlay per head, at the image's own size, without axes or text."""
-    shared = common_limits(maps.attention, style)
-    return tuple(
-        blend(
-            image.pixels,
-            values,
-            image.geometry,
-            shared or own_limits(values),
-            style.cmap,
-            style.alpha,
-            style.interpolation,
-        )
-        for values in maps.attention
-    )
+    return slice(int(start), int(stop))
 
 
 _VIEWS: WeakKeyDictionary[FigureImage, dict[Size, ByteArray]] = WeakKeyDictionary()
@@ -179,6 +196,30 @@ def model_view(image: FigureImage, size: Size) -> ByteArray:
         views[size] = visible_region(image.pixels, image.geometry, size)
         views[size].flags.writeable = False
     return views[size]
+
+
+def on_cells(
+    pixels: ByteArray, geometry: FitGeometry, draw: Callable[[ByteArray], ByteArray]
+) -> ByteArray:
+    """Pixels (h, w, 3) of all that the model saw, with ``draw`` applied to what cells cover."""
+    margins = geometry.margins
+    if not any(margins):
+        return draw(pixels)
+    y, x = (round(share * side) for share, side in zip(margins, pixels.shape, strict=False))
+    out = pixels.copy()
+    inner = (slice(y, pixels.shape[0] - y), slice(x, pixels.shape[1] - x))
+    out[inner] = draw(pixels[inner])
+    return out
+
+
+def dimmed_cells(pixels: ByteArray, geometry: FitGeometry, kept: BoolArray) -> ByteArray:
+    """``dimmed`` of all that the model saw; what has no cell is not kept."""
+    if not any(geometry.margins):
+        return dimmed(pixels, kept)
+    faded = dimmed(pixels, np.zeros_like(kept))
+    view = on_cells(pixels, geometry, lambda part: dimmed(part, kept))
+    drawn = on_cells(np.zeros_like(pixels), geometry, np.ones_like) > 0
+    return np.asarray(np.where(drawn, view, faded), np.uint8)
 
 
 def grey(pixels: ByteArray) -> FloatArray:

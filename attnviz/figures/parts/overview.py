@@ -19,18 +19,30 @@ if TYPE_CHECKING:
 _LEAST = 1.35
 _MOST = 1.9
 _WIDE = 1.7
+_LOW = 0.98
+"""Height of a plot of a stack in inches, with heading and ticks."""
 
 
 def overview(
-    sheet: Sheet, panel: Panel, aspect: float, plots: Sequence[Plot], *, below: float = 0.2
+    sheet: Sheet,
+    panel: Panel,
+    aspect: float,
+    plots: Sequence[Plot],
+    *,
+    below: float = 0.2,
+    compact: bool = False,
 ) -> None:
     """A panel under its title, with plots to its right, or below it on a narrow page.
 
-    below: inches that are kept free on the page for what belongs under the plots.
+    below: inches that are kept free on the page for what belongs under the plots. compact: on a
+    narrow page too the plots are to the right of the panel, low ones above each other.
     """
     height = min(max(sheet.width / 3.4 / aspect, _LEAST), _MOST)
     width = min(height * aspect, sheet.width / 3)
     beside = sheet.width - max(width, 1.0) > (_WIDE + 2 * GAP) * len(plots)
+    if compact and not beside:
+        _stacked(sheet, panel, aspect, plots, below)
+        return
     if not beside:
         height = _LEAST
         width = min(height * aspect, sheet.width)
@@ -48,6 +60,20 @@ def overview(
         for plot in plots:
             plot(page, Rect(MARGIN, page.y, sheet.width, step))
             page.y += step + 0.06
+
+
+def _stacked(
+    sheet: Sheet, panel: Panel, aspect: float, plots: Sequence[Plot], below: float
+) -> None:
+    """The panel, and to its right the plots above each other."""
+    width = min(sheet.width / 3, _MOST * aspect)
+    step = max(_LOW, (width / aspect + TITLE_INCHES) / len(plots))
+    page = sheet.room(len(plots) * (step + 0.06) + below)
+    image_at(page, panel, Rect(MARGIN, page.y, width, width / aspect))
+    left = MARGIN + max(width, sheet.width / 4) + 2 * GAP
+    for plot in plots:
+        plot(page, Rect(left, page.y, sheet.width + MARGIN - left, step))
+        page.y += step + 0.06
 
 
 def image_at(page: Page, panel: Panel, box: Rect) -> None:

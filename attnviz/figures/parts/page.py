@@ -19,6 +19,7 @@ from matplotlib.transforms import Affine2D
 
 from attnviz.domain import Size
 from attnviz.domain.figure_settings import figure_settings
+from attnviz.domain.geometry import Margins
 from attnviz.figures.parts import fonts, theme
 from attnviz.figures.parts.layout import MARGIN, PAGE_HEIGHT, Rect
 
@@ -131,11 +132,15 @@ class PageFigure(Figure):
 
 
 class Page:
-    """One page under construction, ``width`` inches wide and as high as its content."""
+    """One page under construction, ``width`` inches wide and as high as its content.
+
+    ``margins``: what no cell covers at the edges of its panels.
+    """
 
     def __init__(self, width: float, dpi: int) -> None:
         self.width, self.dpi = width, dpi
         self.y = MARGIN
+        self.margins = Margins()
         self._rasters: list[tuple[Raster, Rect, Size | None]] = []
         self._shapes: list[tuple[NDArray[np.float64], str]] = []
         self._strokes: list[Stroke] = []
@@ -246,6 +251,24 @@ class Sheet:
         self.limit -= theme.LINE_INCHES * (len(self.foot) + bool(warning)) + 0.15
         self.pages = [Page(style.width, style.dpi)]
         self.running = ""
+        self._margins = Margins()
+
+    @property
+    def margins(self) -> Margins:
+        """What no cell covers at the edges of the panels, see ``draw_panel``."""
+        return self._margins
+
+    @margins.setter
+    def margins(self, margins: Margins) -> None:
+        self._margins = margins
+        for page in self.pages:
+            page.margins = margins
+
+    def _next_page(self) -> Page:
+        page = Page(self.style.width, self.style.dpi)
+        page.margins = self._margins
+        self.pages.append(page)
+        return page
 
     @property
     def width(self) -> float:
@@ -256,8 +279,7 @@ class Sheet:
         """The page with room for ``height`` more inches: the current one or a new one."""
         page = self.pages[-1]
         if page.y > MARGIN and page.y + height > self.limit:
-            page = Page(self.style.width, self.style.dpi)
-            self.pages.append(page)
+            page = self._next_page()
             if self.running:
                 page.text(MARGIN, page.y + 0.1, self.running, size=theme.TITLE_PT, bold=True)
                 page.y += theme.LINE_INCHES + 0.05
@@ -266,7 +288,7 @@ class Sheet:
     def break_page(self) -> None:
         """Begin a new page, unless the current one is empty."""
         if self.pages[-1].y > MARGIN:
-            self.pages.append(Page(self.style.width, self.style.dpi))
+            self._next_page()
 
     def skip(self, height: float) -> None:
         """Add vertical space, except at the top of a page."""

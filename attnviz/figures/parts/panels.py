@@ -12,7 +12,14 @@ from attnviz.domain import Interpolation, Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.colour_bars import BAR_INCHES, ColourScale, slim_bar
 from attnviz.figures.parts.layout import GAP, MARGIN, PANEL_MAX, Rect, grid_of, shown_aspect
-from attnviz.figures.parts.overlay import colour, dimmed, enlarge, model_view, overlay
+from attnviz.figures.parts.overlay import (
+    colour,
+    dimmed_cells,
+    enlarge,
+    model_view,
+    on_cells,
+    overlay,
+)
 from attnviz.figures.parts.scale import Limits, own_limits
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.domain import BoolArray, ByteArray, DrawStyle, FigureImage, FloatArray
+    from attnviz.domain.geometry import Margins
     from attnviz.figures.parts.page import Page, Raster, Sheet
 
 TITLE_INCHES = 0.15
@@ -30,16 +38,20 @@ _SWATCH = 0.075
 
 
 class Edges(NamedTuple):
-    """Lines on a panel, with a rim: runs (n, 2) of (x, y) in panel coordinates, 0..1."""
+    """Lines on a panel, with a rim: runs (n, 2) of (x, y), 0..1 over the cells.
+
+    on_image: 0..1 over all that the model saw, which is more than the cells where patches overlap.
+    """
 
     runs: tuple[NDArray[np.float64], ...]
     colour: str
     rim: str
     width: float = 0.9
+    on_image: bool = False
 
 
 class Tag(NamedTuple):
-    """A number beside a cell, whose upper right corner is (x, y), in panel coordinates, 0..1."""
+    """A number beside a cell, whose upper right corner is (x, y), 0..1 over the cells."""
 
     x: float
     y: float
@@ -52,8 +64,10 @@ class Panel:
     """One panel of a figure.
 
     titles: from long to short; all panels of a row use the longest that fits everywhere.
-    limits: of the panel's own colour bar below it; None for no bar. text: inside the
-    panel, in wordings from long to short.
+    limits: of the panel's own colour bar below it; None for no bar. cmap: its colour map; None for
+    that of the figure. text: inside the panel, in wordings from long to short.
+    of_cells: the raster is that of the cells alone, and not of all that the model saw. margins:
+    what no cell covers at the edges; None takes those of the page.
     """
 
     titles: tuple[str, ...]
@@ -64,6 +78,9 @@ class Panel:
     edges: tuple[Edges, ...] = ()
     tags: tuple[Tag, ...] = ()
     text: tuple[str, ...] = ()
+    of_cells: bool = False
+    margins: Margins | None = None
+    cmap: str | None = None
 
 
 def panel_aspect(image: FigureImage) -> float:
@@ -89,8 +106,11 @@ def _overlay_pixels(
     style: DrawStyle,
     size: Size,
 ) -> ByteArray:
-    sampled = enlarge(values, size, style.interpolation)
-    return overlay(model_view(image, size), sampled, limits, style.cmap, style.alpha)
+    def draw(pixels: ByteArray) -> ByteArray:
+        sampled = enlarge(values, Size(*pixels.shape[:2]), style.interpolation)
+        return overlay(pixels, sampled, limits, style.cmap, style.alpha)
+
+    return on_cells(model_view(image, size), image.geometry, draw)
 
 
 def image_panel(
@@ -114,7 +134,8 @@ def map_panel(
     limits = shared or own_limits(values)
     raster = partial(_map_pixels, values, limits, style.cmap, style.interpolation)
     crisp = Size(*values.shape) if style.interpolation is Interpolation.NEAREST else None
-    return Panel(titles, raster, crisp, None if shared else limits, swatch, edges, tags)
+    own = None if shared else limits
+    return Panel(titles, raster, crisp, own, swatch, edges, tags, of_cells=True)
 
 
 def empty_panel(titles: tuple[str, ...], reason: tuple[str, ...]) -> Panel:
@@ -145,7 +166,7 @@ def dimmed_raster(image: FigureImage, kept: BoolArray) -> Raster:
 
 
 def _dimmed_pixels(image: FigureImage, kept: BoolArray, size: Size) -> ByteArray:
-    return dimmed(model_view(image, size), kept)
+    return dimmed_cells(model_view(image, size), image.geometry, kept)
 
 
 def panel_rows(
@@ -174,7 +195,7 @@ def panel_rows(
             draw_panel(page, panel, box)
             if panel.limits:
                 width = max(grid.panel_width, min(grid.slot, 0.9))
-                scale = ColourScale(panel.limits, sheet.style.cmap)
+                scale = ColourScale(panel.limits, panel.cmap or sheet.style.cmap)
                 slim_bar(page, scale, left, box.bottom, width)
         page.y += height + ROW_GAP
 
@@ -212,10 +233,15 @@ def _title(page: Page, panel: Panel, rank: int, left: float, slot: float) -> Non
 
 def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
     """The pixels of a panel and its marks."""
-    box = page.snapped(box)
-    page.image(panel.raster, box, panel.cells)
-    origin, scale = np.array([box.left, box.top]), np.array([box.width, box.height])
+    whole = page.snapped(box)
+    margins = page.margins if panel.margins is None else panel.margins
+    box = page.snapped(_inside(whole, margins)) if any(margins) else whole
+    if panel.of_cells and any(margins):
+        page.image(_plain, whole)  # a block would lie over the cells
+    page.image(panel.raster, box if panel.of_cells else whole, panel.cells)
     for edges in panel.edges:
+        on = whole if edges.on_image else box
+        origin, scale = np.array([on.left, on.top]), np.array([on.width, on.height])
         for colour_, width in ((edges.rim, edges.width + 1.1), (edges.colour, edges.width)):
             for run in edges.runs:
                 page.stroke(origin + run * scale, colour_, width)
@@ -223,7 +249,13 @@ def draw_panel(page: Page, panel: Panel, box: Rect) -> None:
     for tag in panel.tags:
         plates.append(_tag(page, tag, box, plates))
     if panel.text:
-        _text_inside(page, panel.text, box)
+        _text_inside(page, panel.text, whole)
+
+
+def _inside(box: Rect, margins: Margins) -> Rect:
+    """The part of a box that cells cover."""
+    y, x = margins.y * box.height, margins.x * box.width
+    return Rect(box.left + x, box.top + y, box.width - 2 * x, box.height - 2 * y)
 
 
 def _text_inside(page: Page, wordings: tuple[str, ...], box: Rect) -> None:

@@ -51,15 +51,23 @@ class Frame(NamedTuple):
 
 
 def framed(
-    page: Page, rect: Rect, x: tuple[float, float], y: tuple[float, float], heading: str
+    page: Page,
+    rect: Rect,
+    x: tuple[float, float],
+    y: tuple[float, float],
+    heading: str,
+    marks: Sequence[tuple[float, str]] | None = None,
 ) -> Frame:
-    """Heading, value axis with thin rules, and baseline; returns the frame for the data."""
-    values = [
-        v
-        for v in ticks(*y, most=max(2, int((rect.height - HEADING - FOOTING) / 0.16)))
-        if y[0] <= v <= y[1]
-    ]
-    labels = tick_text(values)
+    """Heading, value axis with thin rules, and baseline; returns the frame for the data.
+
+    marks: values of the axis with their labels; None for round numbers.
+    """
+    if marks is None:
+        most = max(2, int((rect.height - HEADING - FOOTING) / 0.16))
+        values = [v for v in ticks(*y, most=most) if y[0] <= v <= y[1]]
+        labels = tick_text(values)
+    else:
+        values, labels = [value for value, _ in marks], [label for _, label in marks]
     left = rect.left + max((theme.text_width(label) for label in labels), default=0.0) + 0.06
     box = Rect(left, rect.top + HEADING, rect.right - left, rect.height - HEADING - FOOTING)
     frame = Frame(box, x, y)
@@ -146,11 +154,8 @@ def curve_lines(
     The axis is from zero to the highest value; with ``bound``, an upper limit and its label, from
     the lowest value to that limit, which is drawn as a dashed line.
     """
-    first, last = float(min(positions)), float(max(positions))
-    pad = 0.5 if last == first else 0.02 * (last - first)
     y = _value_range(values, bound[0] if bound else None)
-    frame = framed(page, rect, (first - pad, last + pad), y, heading)
-    _draw_position_ticks(page, frame, positions, rect)
+    frame = _position_frame(page, rect, positions, y, heading)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     x_values = [float(positions[i]) for i in order]
     if bound:
@@ -161,6 +166,23 @@ def curve_lines(
         _line(page, frame, x_values, values[order, column], colour, thin)
     if len(colours) > 1:
         _line(page, frame, x_values, values[order].mean(axis=1), theme.INK, 1.9)
+
+
+def curve_frame(
+    page: Page, rect: Rect, positions: Sequence[int], y: tuple[float, float], heading: str
+) -> Frame:
+    """The frame of curves over integer positions; the axis ends at a round number above ``y``."""
+    return _position_frame(page, rect, positions, _value_range(np.array(y), None), heading)
+
+
+def _position_frame(
+    page: Page, rect: Rect, positions: Sequence[int], y: tuple[float, float], heading: str
+) -> Frame:
+    first, last = float(min(positions)), float(max(positions))
+    pad = 0.5 if last == first else 0.02 * (last - first)
+    frame = framed(page, rect, (first - pad, last + pad), y, heading)
+    _draw_position_ticks(page, frame, positions, rect)
+    return frame
 
 
 def _value_range(values: FloatArray, bound: float | None) -> tuple[float, float]:

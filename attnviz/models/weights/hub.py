@@ -118,6 +118,12 @@ def cached_folder(repository: Repository) -> Path | None:
 
 
 def _cached(repository: Repository, filename: str) -> Path | None:
+    from huggingface_hub import constants
+
+    # Its functions import an HTTP client, for which the list of models would wait in vain.
+    folder = constants.REPO_ID_SEPARATOR.join(["models", *repository.name.split("/")])
+    if not (Path(constants.HF_HUB_CACHE) / folder).is_dir():
+        return None
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

@@ -71,7 +71,7 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     Raises:
         CheckpointError: No known layout, no such key, or several networks to choose from.
     """
-    tensors = {_INSERTED.sub("", name): tensor for name, tensor in _flatten(content)}
+    tensors = {plain_name(name): tensor for name, tensor in _flatten(content)}
     if not tensors:
         raise CheckpointError(f"{path} holds no tensors{_list('keys', _keys(content))}")
     roots = sorted({name[: -len(anchor)] for name in tensors for anchor in ANCHORS
@@ -115,6 +115,11 @@ def choose_network(content: Mapping[str, Any], path: Path, key: str | None) -> N
     if len(roots) == 1:
         beside = {name: value for name, value in tensors.items() if not name.startswith(root)}
     return Network(own, key if key is not None else _distinguishing_key(root, content), beside)
+
+
+def plain_name(name: str) -> str:
+    """A tensor's name without what compilers and parallel wrappers insert."""
+    return _INSERTED.sub("", name)
 
 
 def _flatten(content: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Tensor]]:

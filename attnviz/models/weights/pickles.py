@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from attnviz.errors import CheckpointError
+from attnviz.models.weights.header import NEEDED
 from attnviz.models.weights.text import first_line
 
-NEEDED = "give a checkpoint (.pth, .pt, .bin, .safetensors) or a Hugging Face folder"
 SAFE_HINT = (
     "nothing in a checkpoint is executed; where you trust the file, save its weights alone: "
     "torch.save(model.state_dict(), FILE)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,28 @@ def preprocessing_of(folder: Path) -> Preprocessing | None:
     config: Any = read_json(path)
     if path.name == PREPROCESSORS[1]:
         config = config.get("image_processor")
-    if not isinstance(config, dict):
-        return None
+    return preprocessing_from(config, str(path)) if isinstance(config, dict) else None
+
+
+def preprocessing_from(config: Mapping[str, Any], source: str) -> Preprocessing:
+    """What the settings of an image processor say. source: where they are from, for errors.
+
+    Raises:
+        CheckpointError: As ``preprocessing_of``.
+    """
     factor = config.get("rescale_factor", _RESCALE)
     known = isinstance(factor, int | float) and abs(factor / _RESCALE - 1) <= 1e-3
     if config.get("do_rescale") is False or not known:
-        raise CheckpointError(f"{path}: only pixels divided by 255 can be prepared")
+        raise CheckpointError(f"{source}: only pixels divided by 255 can be prepared")
     if config.get("do_normalize") is False:
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     else:
         try:
             mean, std = three(config["image_mean"]), three(config["image_std"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"{path} has no image_mean and image_std of 3 numbers") from error
+            raise CheckpointError(
+                f"{source} has no image_mean and image_std of 3 numbers"
+            ) from error
     size = config.get("crop_size") if config.get("do_center_crop") else None
     resample = config.get("resample", 2)
     return Preprocessing(

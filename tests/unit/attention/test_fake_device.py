@@ -24,12 +24,12 @@ from attnviz.attention import rollout
 from attnviz.attention.capture import capture
 from attnviz.attention.compute import compute
 from attnviz.attention.query_keys import query_keys
-from attnviz.attention.relevance import reference_of
 from attnviz.attention.stats import distance_table
 from attnviz.attention.verify import verify
 from attnviz.domain import (
     Box,
     DiscardOrder,
+    DiscoverMethod,
     FigureImage,
     FitGeometry,
     Fusion,
@@ -40,16 +40,20 @@ from attnviz.domain import (
 )
 from attnviz.domain.kinds import (
     KINDS,
+    DiscoverRequest,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
+    MatchRequest,
     MatrixRequest,
     PatchRequest,
     QkvRequest,
     RelevanceRequest,
     RolloutRequest,
     ScoreRequest,
+    kind_of,
 )
+from attnviz.domain.options import resolve
 from attnviz.models.head import ClassHead, Part
 from attnviz.models.precision import cast
 from tests.helpers.planted import backbone_of, tiny_vit
@@ -86,6 +90,9 @@ REQUESTS = {
     "qkv": QkvRequest(heads=HEADS),
     "features": FeaturesRequest(),
     "features of a layer, foreground": FeaturesRequest(layer=1, foreground=True),
+    **{f"discover by {method}": DiscoverRequest(method) for method in DiscoverMethod},
+    "match": MatchRequest(LIKE),
+    "match of tokens": MatchRequest(LIKE, part="tokens", cells=((0, 1),)),
     **{
         f"relevance to an image by {method}": RelevanceRequest(like=LIKE, method=method)
         for method in RelevanceMethod
@@ -204,8 +211,9 @@ def batch_of_two():
 def computed(model, request):
     batch, reference = batch_of_two(), None
     with MODE, _Values():
-        if isinstance(request, RelevanceRequest) and request.like is not None:
-            reference = reference_of(model, batch[:1], PICTURE)
+        if request.second_image is not None:
+            refer = resolve(kind_of(request).refer)
+            reference = refer(model, batch[:1], PICTURE, request)
         return compute(model, batch, [GEOMETRY] * IMAGES, request, reference)
 
 

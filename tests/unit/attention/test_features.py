@@ -105,6 +105,11 @@ def test_the_foreground_is_the_side_that_is_looked_at(cls):
     assert maps.components[maps.foreground].any()
 
 
+def test_the_table_calls_prefix_tokens_by_their_names():
+    (maps,) = features_maps(tiny_vit(registers=2), a_batch(), FeaturesRequest(), CELLS)
+    assert [row["token"] for row in maps.rows()] == ["CLS", "R1", "R2", "patches"]
+
+
 def test_outliers_are_above_the_threshold():
     backbone = tiny_vit()
     (plain,) = features_maps(backbone, a_batch(), FeaturesRequest(), CELLS)

@@ -42,8 +42,12 @@ def test_what_checks_and_estimates_takes_facts_and_the_request(kind):
     assert names_of(kind.check) == ["info", "request"]
     if kind.extra_bytes is not None:
         assert names_of(kind.extra_bytes) == ["info", "tokens", "request"]
+    has_overlays = any(each.field.name == "overlay_only" for each in option_fields(kind.request))
+    assert has_overlays == (kind.overlays is not None)
+    if kind.overlays is not None:
+        assert names_of(kind.overlays) == ["maps", "image", "style", "request"]
     for sidecar in kind.sidecars.values():
-        assert len(names_of(sidecar.write)) == 5
+        assert len(names_of(sidecar.write)) == 6
 
 
 @EACH
@@ -54,7 +58,8 @@ def test_the_python_function_has_the_options_that_the_numbers_depend_on(kind):
     assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in keywords)
     fields = {each.field.name for each in option_fields(kind.request)}
     fields |= {"whole"} & {field.name for field in dataclasses.fields(kind.request)}
-    assert {each.name for each in keywords} == fields - {*kind.drawn_with, *kind.sidecars}
+    only_drawing = {*kind.drawn_with, *kind.sidecars, "overlay_only"}
+    assert {each.name for each in keywords} == fields - only_drawing
     assert "Raises:" in inspect.getdoc(function)
 
 
@@ -68,8 +73,8 @@ def test_the_python_functions_defaults_are_those_of_the_options(kind):
 
 @EACH
 def test_a_kind_is_found_by_its_request_and_its_maps(kind):
-    more = {"class_index": 0} if kind.name == "relevance" else {}
-    assert kind_of(kind.request(**more)) is kind
+    more = {"relevance": {"class_index": 0}, "match": {"like": "second.png"}}
+    assert kind_of(kind.request(**more.get(kind.name, {}))) is kind
     assert kind_of(kind.maps.__new__(kind.maps)) is kind
 
 

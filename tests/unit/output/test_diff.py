@@ -47,6 +47,22 @@ def test_another_drawing_differs(suffix, tmp_path, monkeypatch):
         assert drawing_of(one) != drawing_of(two)
 
 
+def test_frames_of_an_animation_are_compared(tmp_path):
+    def animation(name, *shades):
+        frames = [Image.new("P", (4, 4)) for _ in shades]
+        for frame, shade in zip(frames, shades, strict=True):
+            frame.putpalette([shade] * 3)
+        path = tmp_path / f"{name}.gif"
+        frames[0].save(path, save_all=True, append_images=frames[1:], comment=name.encode())
+        return path
+
+    one = animation("one", 10, 200)
+    assert compare(one, animation("two", 10, 200), 0) is None
+    words = compare(one, animation("three", 10, 190), 0.5).words
+    assert words.startswith("frame 2: RMS 10, largest 10 of 255")
+    assert compare(one, animation("four", 10, 90, 200), 0.5).words == "has 2 frames, not 3"
+
+
 def test_what_was_asked_for_is_compared_too(tmp_path):
     one = drawn(tmp_path / "1", provenance())[".svg"]
     options = {"layer": 3, "size": "32x40"}

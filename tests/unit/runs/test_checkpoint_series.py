@@ -146,7 +146,8 @@ def test_heads_are_stacked_and_judged_like_eval():
     rows = table(maps)
     assert [row["checkpoint"] for row in rows] == ["step 1", "step 1", "step 2", "step 2"]
     assert rows[1] == {
-        "checkpoint": "step 1", "head": 1, "max": pytest.approx(0.63), "mean": pytest.approx(0.225),
+        "checkpoint": "step 1", "head": 1, "max": pytest.approx(0.63), "max_row": 0,
+        "max_column": 0, "mean": pytest.approx(0.225),
         "entropy": 1.0, "prefix_mass": pytest.approx(0.1), "jaccard": 1.0,
     }  # fmt: skip
 

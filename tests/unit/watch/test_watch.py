@@ -14,7 +14,7 @@ from torch import nn
 
 import attnviz
 from attnviz.domain import DrawStyle, Fit
-from attnviz.domain.kinds import KINDS, HeadsRequest, RelevanceRequest
+from attnviz.domain.kinds import KINDS, HeadsRequest, MatchRequest, RelevanceRequest
 from attnviz.errors import AttnvizError, UnsupportedModelError, UsageError
 from attnviz.images.fit import prepare
 from attnviz.models.training import find_backbone, snapshot_backbone
@@ -164,7 +164,8 @@ def test_what_is_drawn_is_what_the_models_own_code_computes(kind, size, picture,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_figure_is_watched(kind, picture, tmp_path):
-    figure = RelevanceRequest(like=picture) if kind == "relevance" else kind
+    targeted = {"relevance": RelevanceRequest, "match": MatchRequest}
+    figure = targeted[kind](like=picture) if kind in targeted else kind
     watch = attnviz.Watch(picture, [figure], out=tmp_path, strict=True, save_data=True, **QUICK)
     names = {path.name for path in watch(live_models.make("timm"), 0)}
     assert names >= {f"scene.{kind}.png", f"scene.{kind}.npz"}

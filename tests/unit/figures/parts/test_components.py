@@ -9,7 +9,7 @@ import pytest
 
 from attnviz.domain import DrawStyle, Interpolation, MapKind, Part, Size
 from attnviz.figures import draw, draw_comparison
-from attnviz.figures.parts.components import component_colours
+from attnviz.figures.parts.component_colours import component_colours
 from tests.figures import samples
 from tests.figures.rendering import maps_of, rasters_of
 

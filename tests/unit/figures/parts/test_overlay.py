@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from attnviz.domain import Box, FitGeometry, Interpolation, Size
 from attnviz.domain.overlay import overlay_weight
-from attnviz.figures.parts.overlay import blend, by_head, colour, dimmed, enlarge, level
+from attnviz.figures.parts.overlay import (
+    blend,
+    blend_colours,
+    by_head,
+    colour,
+    dimmed,
+    enlarge,
+    level,
+)
 from attnviz.figures.parts.scale import Limits
 
 NEAREST, BILINEAR = Interpolation.NEAREST, Interpolation.BILINEAR
@@ -75,6 +83,23 @@ def test_blend_mixes_by_weight():
     out = blend(pixels, values, geometry, Limits(0.0, 1.0), "gray", 1.0, NEAREST)
     assert out[..., 0].tolist() == [[100, 255], [82, 255]]  # 0.5 * 100 + 0.5 * 64
     assert (pixels == 100).all()
+
+
+def test_signed_values_are_clear_at_zero_and_coloured_on_either_side():
+    geometry = FitGeometry(Size(2, 6), Size(2, 6), 2, Box(0, 0, 2, 6))
+    pixels = np.full((2, 6, 3), 100, np.uint8)
+    values = np.array([[-2, 0, 2]], np.float32)
+    out = blend(pixels, values, geometry, Limits(-2.0, 2.0), "RdBu_r", 1.0, NEAREST, signed=True)
+    assert out[0, ::2].tolist() == [[5, 48, 97], [100, 100, 100], [103, 0, 31]]
+
+
+def test_colours_of_cells_are_blended_with_one_weight():
+    geometry = FitGeometry(Size(2, 4), Size(2, 4), 2, Box(0, 0, 2, 4))
+    pixels = np.full((2, 4, 3), 100, np.uint8)
+    colours = np.array([[[1, 0, 0], [0, 0.2, 1]]], np.float32)
+    out = blend_colours(pixels, colours, geometry, 0.5, NEAREST)
+    # (100 + 255) / 2 and (100 + 51) / 2, rounded to even
+    assert out[1, ::2].tolist() == [[178, 50, 50], [50, 76, 178]]
 
 
 def test_the_strongest_renormalised_head_wins_a_cell():

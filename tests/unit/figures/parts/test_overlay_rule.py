@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attnviz.domain import Box, DrawStyle, FitGeometry, HeadsMaps, Interpolation, Size
+from attnviz.domain.kinds import HeadsRequest
 from attnviz.domain.overlay import overlay_weight, visible_region
 from attnviz.explorer.page import _overlay_weights
 from attnviz.explorer.picture import seen
@@ -46,7 +47,7 @@ def test_an_overlay_file_is_the_panel_of_the_figure(how):
         values[None], np.zeros((1, 1), np.float32), np.ones(1, np.float32), None, 0, (0,)
     )
     style = DrawStyle(interpolation=how)
-    (file,) = overlay_images(maps, image, style)
+    (file,) = overlay_images(maps, image, style, HeadsRequest()).values()
     panel = overlay_panel(("",), image, values, style, None)
     np.testing.assert_array_equal(file, panel.raster(Size(32, 48)))
     if how is Interpolation.NEAREST:
