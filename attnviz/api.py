@@ -25,11 +25,13 @@ from attnviz.domain import (
     DEFAULT_KEEP_RATIO,
     DEFAULT_MAX_PIXELS,
     DEFAULT_RESIDUAL,
+    Baseline,
     Descriptor,
     DiscardOrder,
     DiscoverMaps,
     DiscoverMethod,
     DrawStyle,
+    FaithfulMaps,
     FeaturesMaps,
     FigureImage,
     Fit,
@@ -58,6 +60,7 @@ from attnviz.domain import (
 from attnviz.domain.kinds import (
     CommandRequest,
     DiscoverRequest,
+    FaithfulRequest,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
@@ -736,6 +739,48 @@ def match(
     single = SingleImage(model, _prepared(model, image))
     maps = single.maps(request, refer_to(model, second, request))
     return cast("MatchMaps", shown(single, request, maps, second.image.sha256))
+
+
+def faithful(
+    model: Backbone,
+    image: PreparedImage | RgbImage | ImageSource,
+    *,
+    show: Sequence[str] = ("mean", "rollout", "relevance"),
+    layer: int = -1,
+    class_index: int | None = None,
+    baseline: Baseline | str | None = None,
+    chefer: bool = False,
+    seed: int = 0,
+) -> FaithfulMaps:
+    """How the output changes when cells are deleted or inserted in the order of each map.
+
+    It takes hundreds of plain passes; see docs/definitions.md for the measures and their sources.
+
+    Args:
+        model: A loaded model.
+        image: A prepared image, or one as ``prepare`` takes it.
+        show: Maps to measure: ``"mean"``, ``"max"``, ``"head:3"``, ``"rollout"``,
+            ``"relevance"``, ``"score"``, ``"contribution"``, ``"random"``.
+        layer: Of mean, max, heads and score, from 0; negative counts from the end.
+        class_index: Measure the probability of this class, from 0; None: the cosine similarity to
+            the output for the whole image.
+        baseline: What hides cells: ``"mean"``, ``"blur"`` or ``"black"``; None: the mean colour
+            for deletion, the blurred image for insertion.
+        chefer: The protocol of Chefer et al. 2021.
+        seed: Of the random orders.
+
+    Returns:
+        deletion and insertion, with the curves (M, S) of M maps; saco (M,) from -1 to 1; maps
+        (M, gh, gw). ``rows()`` has the areas under the curves.
+
+    Raises:
+        UsageError: No such map, layer, head or class; contradicting options.
+        UnsupportedModelError: A map is not defined for this model.
+        AttentionError: The captured attention, a gradient or an output is not as it must be.
+    """
+    chosen = None if baseline is None else Baseline(baseline)
+    request = FaithfulRequest(tuple(show), layer, class_index, chosen, chefer, seed)
+    return _one(model, image, request, FaithfulMaps)
 
 
 def _indices(given: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
 from attnviz.domain import Query, RelevanceMethod
-from attnviz.domain.kinds import kind_of
+from attnviz.domain.kinds import RelevanceRequest, kind_of
+from attnviz.domain.kinds.faithful import head_of
 from attnviz.domain.options import resolve
-from attnviz.errors import UsageError
+from attnviz.errors import UnsupportedModelError, UsageError
 
 if TYPE_CHECKING:
     from attnviz.domain import ModelInfo, RolloutOptions
     from attnviz.domain.kinds import (
         CommandRequest,
+        FaithfulRequest,
         FeaturesRequest,
         LayersRequest,
         MatchRequest,
-        RelevanceRequest,
         RolloutRequest,
         ScoreRequest,
     )
@@ -152,6 +153,32 @@ def check_relevance(info: ModelInfo, request: RelevanceRequest) -> None:
     if not 0 <= class_index < info.classes:
         raise UsageError(
             f"--class {class_index} does not exist: {info.name} has classes 0 to {info.classes - 1}"
+        )
+
+
+def check_faithful(info: ModelInfo, request: FaithfulRequest) -> None:
+    """Raise for a map that the model does not have, or a class that has no probability.
+
+    Raises:
+        UsageError: Layer, head or class out of range, or one logit alone.
+        UnsupportedModelError: A map is of the CLS token, and there is none.
+    """
+    choose_layer(info, request.layer)
+    heads = [head for head in map(head_of, request.show) if head is not None]
+    if heads:
+        choose_heads(info, heads)
+    if request.needs_cls and not info.has_cls:
+        named = "score" if "score" in request.show else "contribution"
+        raise UnsupportedModelError(
+            f"--show {named}: {info.name} has no CLS token", "leave it out, or show rollout"
+        )
+    if request.class_index is None:
+        return
+    check_relevance(info, RelevanceRequest(class_index=request.class_index))
+    if info.classes == 1:
+        raise UsageError(
+            f"--class 0: {info.name} has one logit, and so no probability of a class",
+            "omit --class to measure the similarity of outputs",
         )
 
 

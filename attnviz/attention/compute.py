@@ -10,6 +10,8 @@ from attnviz.domain.kinds import kind_of
 from attnviz.domain.options import resolve
 from attnviz.errors import ImageError
 
+Colour = tuple[float, float, float]
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,10 +25,13 @@ def compute(
     geometries: Sequence[FitGeometry],
     request: CommandRequest,
     reference: Any = None,
+    black: Sequence[Colour] = (),
 ) -> list[Maps]:
     """The maps that a request asks for, for each image of a (B, 3, h, w) batch.
 
-    reference: what the kind makes of the request's second image, where it has one.
+    reference: what the kind makes of the request's second image, where it has one. black: what a
+    black pixel of each image became by its normalisation; without it, what it becomes by the
+    model's.
 
     Raises:
         UsageError: Something is out of range for this model.
@@ -41,8 +46,18 @@ def compute(
         more["geometries"] = geometries
     if "reference" in kind.computed_with:
         more["reference"] = reference
+    if "black" in kind.computed_with:
+        more["black"] = black or [model_black(model)] * len(batch)
     results: list[Maps] = resolve(kind.compute)(model, batch, request, **more)
     return results
+
+
+def model_black(model: AttentionModel) -> Colour:
+    """What a black pixel becomes by the normalisation of a model."""
+    red, green, blue = (
+        -mean / std for mean, std in zip(model.info.mean, model.info.std, strict=True)
+    )
+    return red, green, blue
 
 
 def query_cells(request: Any, geometry: FitGeometry) -> list[tuple[int, int]]:

@@ -11,11 +11,13 @@ import torch
 
 from attnviz.attention.blocks import max_rows
 from attnviz.attention.discovery import BLOCK_VALUES
+from attnviz.attention.faithful_cost import images_in_a_pass
 from attnviz.attention.rollout import KEEP_LIMIT_BYTES
 from attnviz.domain import DiscoverMethod, ModelInfo, RelevanceMethod, Size
 from attnviz.domain.kinds import (
     CommandRequest,
     DiscoverRequest,
+    FaithfulRequest,
     MatrixRequest,
     RelevanceRequest,
     RolloutRequest,
@@ -139,6 +141,13 @@ def relevance_bytes(info: ModelInfo, tokens: int, request: RelevanceRequest) -> 
     if request.method is RelevanceMethod.CONTRIBUTION:
         return 4 * CONTRIBUTION_WIDTHS * info.width * tokens
     return 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+
+
+def faithful_bytes(info: ModelInfo, tokens: int, request: FaithfulRequest) -> int:
+    """What a pass of several changed images takes beyond that of one, or the gradient, in bytes."""
+    passes = 4 * WIDTHS * info.width * tokens * (images_in_a_pass(tokens) - 1)
+    gradient = 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+    return max(passes, gradient if request.needs_gradients else 0)
 
 
 def matrix_bytes(info: ModelInfo, tokens: int, request: MatrixRequest) -> int:

@@ -26,7 +26,7 @@ from attnviz.attention.capture import AttentionModel
 from attnviz.attention.checks import check_relevance, not_of_cls
 from attnviz.attention.choose import choose_heads
 from attnviz.attention.contribution import along, check_norm, cls_contributions
-from attnviz.attention.gradients import LayerGradient, attention_gradients
+from attnviz.attention.gradients import LayerGradient, Target, attention_gradients
 from attnviz.attention.layer_matrix import push_rows
 from attnviz.domain import FigureImage, ModelInfo, RelevanceMaps, RelevanceMethod
 from attnviz.domain.kinds import RelevanceRequest
@@ -133,27 +133,46 @@ def _by_gradient(
     heads: Sequence[int],
 ) -> tuple[_Target, Tensor]:
     """The target, and the relevance of every token (B, N)."""
-    info = model.info
     targets: list[_Target] = []
 
     def values(tokens: Tensor) -> Tensor:
         targets.append(_target(model, request, reference, tokens))
         return targets[0].values
 
-    target_values, layers = attention_gradients(model, batch, values)
+    of_class = request.class_index is not None
+    target_values, rows = relevance_rows(model, batch, values, heads, request.method, of_class)
+    return _Target(target_values, targets[0].probabilities), rows
+
+
+def relevance_rows(
+    model: AttentionModel,
+    batch: Tensor,
+    target: Target,
+    heads: Sequence[int],
+    method: RelevanceMethod,
+    of_class: bool,  # noqa: FBT001 - which tokens the target reads
+) -> tuple[Tensor, Tensor]:
+    """A target of each image (B,), and the relevance of every token for it (B, N).
+
+    of_class: the target reads the tokens that the classifier reads; else those of the feature.
+
+    Raises:
+        AttentionError: As ``attention_gradients``.
+    """
+    values, layers = attention_gradients(model, batch, target)
     tokens = layers[0].call.query.shape[-2]
-    if request.class_index is None:
-        index = torch.arange(tokens)
-        pooled = index < 1 if info.has_cls else index >= info.prefix
-        reads = pooled / pooled.sum()
-    else:
+    if of_class:
         assert model.head is not None
         reads = model.head.reads(tokens)
+    else:
+        index = torch.arange(tokens)
+        pooled = index < 1 if model.info.has_cls else index >= model.info.prefix
+        reads = pooled / pooled.sum()
     rows = [
-        carry([layer.of_image(image) for layer in layers], reads, heads, request.method)
+        carry([layer.of_image(image) for layer in layers], reads, heads, method)
         for image in range(len(batch))
     ]
-    return _Target(target_values, targets[0].probabilities), torch.stack(rows)
+    return values, torch.stack(rows)
 
 
 def _by_contribution(

@@ -69,6 +69,17 @@ def _split_pair(
     return inputs[:-1], {"like": path_of(inputs[-1])}
 
 
+def check_weights(request: ModelRequest) -> None:
+    """Raise for a checkpoint whose header shows that it cannot be loaded, before torch is imported.
+
+    Raises:
+        AttnvizError: As ``attnviz.models.weights.header.check_checkpoint``.
+    """
+    from attnviz.stages.plan import check_weights as check
+
+    check(request)
+
+
 def model_request(given: Given) -> ModelRequest:
     """The options of the panel Model."""
     request: ModelRequest = given.make(ModelRequest)

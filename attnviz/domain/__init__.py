@@ -24,6 +24,7 @@ from attnviz.domain.choices import (
     DEFAULT_TOLERANCE,
     PAGE_INCHES,
     SUMMARY,
+    Baseline,
     Descriptor,
     DiscardOrder,
     DiscoverMethod,
@@ -71,6 +72,7 @@ from attnviz.domain.image import (
 )
 from attnviz.domain.kinds import (
     DiscoverMaps,
+    FaithfulMaps,
     FeaturesMaps,
     HeadsMaps,
     LayersMaps,
@@ -107,6 +109,7 @@ __all__ = [
     "DEFAULT_TOLERANCE",
     "PAGE_INCHES",
     "SUMMARY",
+    "Baseline",
     "BoolArray",
     "Box",
     "ByteArray",
@@ -119,6 +122,7 @@ __all__ = [
     "DrawStyle",
     "Engine",
     "EvolutionMaps",
+    "FaithfulMaps",
     "FeaturesMaps",
     "FigureImage",
     "Fit",

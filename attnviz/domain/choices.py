@@ -111,6 +111,14 @@ class DiscoverMethod(StrEnum):
     SPECTRAL = "spectral"
 
 
+class Baseline(StrEnum):
+    """What hides cells of an image: its mean colour, the image itself blurred, or black."""
+
+    MEAN = "mean"
+    BLUR = "blur"
+    BLACK = "black"
+
+
 class MapKind(StrEnum):
     """The maps that a comparison can show."""
 

@@ -54,12 +54,14 @@ class RgbImage:
 class PreparedImage:
     """An image as the model sees it.
 
-    tensor: (3, h, w) float32, normalised with the model's mean and standard deviation.
+    tensor: (3, h, w) float32, normalised with the model's mean and standard deviation. black: what
+    a black pixel becomes by that, one value a channel.
     """
 
     image: RgbImage
     geometry: FitGeometry
     tensor: FloatArray
+    black: tuple[float, float, float]
 
     def __post_init__(self) -> None:
         check_shape("PreparedImage", "tensor", self.tensor, (3, *self.geometry.model_input))

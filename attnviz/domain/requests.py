@@ -265,7 +265,8 @@ class OutputRequest:
         check="attnviz.output.table:check_table",
     )
     summary: bool = switch(
-        "Also one figure of all images: how entropy and distance of each head are distributed.",
+        "Also one figure of all images: how entropy and distance of each head are distributed; of "
+        "faithful, means and standard errors.",
         recorded=False,
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from attnviz.domain.kinds import CommandRequest
 
-__all__ = ["draw", "draw_comparison", "draw_distributions", "overlay_images"]
+__all__ = ["draw", "draw_comparison", "draw_distributions", "draw_mean_scores", "overlay_images"]
 
 
 def draw(
@@ -59,6 +59,15 @@ def overlay_images(
         raise TypeError(f"{kind_of(maps).name} has no overlays")
     overlays: dict[str, ByteArray] = resolve(reference)(maps, image, style, request)
     return overlays
+
+
+def draw_mean_scores(
+    scores: Sequence[Mapping[str, Any]], images: int, model: ModelInfo, style: DrawStyle
+) -> tuple[Figure, ...]:
+    """Means and standard errors over many images of what ``faithful`` measures, by map."""
+    from attnviz.figures.mean_scores import draw_mean_scores as drawing
+
+    return drawing(scores, images, model, style)
 
 
 def draw_distributions(

@@ -98,7 +98,8 @@ def prepare(
     if fit is Fit.ASPECT and (size is None or isinstance(size, int)) and _is_limited(image.size):
         note = f"sides differ more than {LONGEST} times, so the model saw {geometry.model_input}"
         image = replace(image, notes=(*image.notes, note))
-    return PreparedImage(image, geometry, tensor)
+    red, green, blue = table[:, 0].tolist()
+    return PreparedImage(image, geometry, tensor, (red, green, blue))
 
 
 def _whole(original: Size) -> Box:

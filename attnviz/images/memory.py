@@ -128,7 +128,9 @@ def prepared_of(source: Any, info: ModelInfo, *, name: str | None = None) -> Pre
     image = _image(shown, name or "tensor", sha256_of(values.tobytes()))
     whole = Box(0.0, 0.0, float(size.height), float(size.width))
     tensor = np.ascontiguousarray(values.transpose(2, 0, 1))
-    return PreparedImage(image, FitGeometry(size, size, info.patch, whole), tensor)
+    red, green, blue = (-mean / std for mean, std in zip(info.mean, info.std, strict=True))
+    geometry = FitGeometry(size, size, info.patch, whole, info.stride)
+    return PreparedImage(image, geometry, tensor, (red, green, blue))
 
 
 def _values_of(tensor: Any) -> NDArray[Any]:

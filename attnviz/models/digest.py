@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.domain import DEFAULT_MODEL
-from attnviz.models import build
 from attnviz.models.catalogue import find_spec, packaged_weights
-from attnviz.models.weights.checkpoint import digest_of
+from attnviz.models.weights.digest import digest_of
 from attnviz.models.weights.hub import cached_folder, cached_weights, repository_of
 from attnviz.models.weights.locate import WEIGHTS_FILES
 
@@ -37,6 +36,9 @@ def _local_weights(name: str) -> Path | None:
     repository = repository_of(name)
     if repository is not None:
         return cached_folder(repository)
+    # It imports torch and timm, which models of the catalogue do without.
+    from attnviz.models import build
+
     if build.find_family(name) is None:
         return None
     timm_repository, file = build.hub_repository(name) or ("", None)

@@ -7,13 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from attnviz.domain import ModelInfo, Positions, Size
-from attnviz.models.weights.header import is_safetensors, read_head, read_header
 from attnviz.models.weights.locate import locate, title_of
 from attnviz.models.weights.text import read_json
 from attnviz.storage import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from attnviz.domain.requests import ModelRequest
 
@@ -24,26 +23,23 @@ _BLOCK = re.compile(r"^(.*?)(?:blocks|layers|layer|resblocks)\.(\d+)\.(?:(\d+)\.
 """The prefix and the number of a block; the second number is that of a block in a chunk."""
 
 
-def stated_info(request: ModelRequest) -> ModelInfo | None:
+def stated_info(request: ModelRequest, names: Sequence[str]) -> ModelInfo | None:
     """What a checkpoint on this machine states about its model, or None.
 
-    A config.json in the layout of transformers, or else the header of a safetensors file. What
-    neither says is set so that nothing is refused for it.
+    names: of its tensors. A config.json in the layout of transformers comes first. What neither
+    says is set so that nothing is refused for it.
 
     Raises:
         UsageError: No such path, or a folder without config.json or weights.
-        CheckpointError: A file that is certainly no checkpoint, or cannot be read.
+        CheckpointError: A config.json that cannot be read.
     """
     path = request.checkpoint
-    if path is None or isinstance(path, Address):
+    if path is None or isinstance(path, Address) or request.args:
         return None
-    files, config_path = locate(path)
-    heads = [read_head(file) for file in files]
+    _, config_path = locate(path)
     sizes = {} if config_path is None else _of_config(read_json(config_path))
-    if not sizes and all(map(is_safetensors, heads, files)):
-        names = [name for file in files for name in read_header(file)]
-        sizes = {"depth": depth_of(names)}
-    if request.args or not sizes.get("depth"):
+    sizes = sizes or {"depth": depth_of(names)}
+    if not sizes.get("depth"):
         return None
     return _info(title_of(path, configured=config_path is not None), sizes)
 

@@ -89,15 +89,15 @@ def plan_outputs(
     return plans
 
 
-def check_page_file(target: Path, image: Path) -> None:
-    """Raise for a path that the explorer page of an image cannot be written to.
+def check_page_file(target: Path, *images: Path) -> None:
+    """Raise for a path that the explorer page of images cannot be written to.
 
     Raises:
-        UsageError: A folder, the image, or another suffix than .html.
+        UsageError: A folder, one of the images, or another suffix than .html.
     """
     if target.is_dir():
         raise UsageError(f"--out: {target} is a folder", "name the file: --out page.html")
-    if same_file(target, image):
+    if any(same_file(target, image) for image in images):
         raise UsageError(f"the page {target} would overwrite the image", "choose another --out")
     if target.suffix.lower() not in (".html", ".htm"):
         raise UsageError(

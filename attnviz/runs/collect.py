@@ -9,18 +9,31 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attnviz.domain.events import Done, Failed, RunFilesWritten, Skipped, Started
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.options import resolve
 from attnviz.domain.requests import RunRequest
 from attnviz.errors import OutputError
 from attnviz.output.failures import write_failures
 from attnviz.output.table import TableFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from attnviz.domain import ImageFile, WrittenFile
+    from attnviz.domain import ImageFile, ModelInfo, WrittenFile
     from attnviz.domain.events import Event
     from attnviz.domain.requests import InputRequest, OutputRequest
-    from attnviz.runs.summary import Summary
+
+
+class _Summary(Protocol):
+    """What collects the numbers of all images; made from the model's facts."""
+
+    def __init__(self, model: ModelInfo) -> None: ...
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take the table of one image."""
+
+    def write(self, request: RunRequest) -> tuple[WrittenFile, ...]:
+        """Write what there is to say about all images; nothing without any."""
 
 
 class _Request(Protocol):
@@ -70,7 +83,7 @@ class _Collector:
         self._summarised = (
             request if isinstance(request, RunRequest) and request.output.summary else None
         )
-        self._summary: Summary | None = None
+        self._summary: _Summary | None = None
         # Text and not errors, whose tracebacks would keep images in memory.
         self._failures: list[tuple[str, str, str]] = []
         self._started = False
@@ -81,9 +94,9 @@ class _Collector:
                 self._started = True
                 if self._summarised is not None:
                     # Needs numpy, which a run whose inputs are wrong does without.
-                    from attnviz.runs.summary import Summary
-
-                    self._summary = Summary(event.model)
+                    collects = kind_of(self._summarised.command).summarised
+                    assert collects is not None  # other kinds have no --summary
+                    self._summary = resolve(collects)(event.model)
             case Failed():
                 self._failures.append((event.name, event.error.message, event.error.hint))
             case Done() | Skipped():

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from attnviz.domain import ImageFile
 from attnviz.domain.events import Event, Failed, Started
+from attnviz.domain.kinds import kind_of
+from attnviz.domain.options import resolve
 from attnviz.domain.process import available_cores
 from attnviz.domain.requests import RunRequest
 from attnviz.figures.names import missing_glyphs
@@ -68,13 +70,19 @@ def _events(
             total = len(found.files) + len(found.missing)
             info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
             names = [file.path.name for file in found.files] if draws else []
-            notes = (*model.notes, *missing_glyphs(names))
+            notes = (*model.notes, *cost_notes(request, model), *missing_glyphs(names))
             yield Started(total, info, notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
         if found.files:
             with closing(work.events()) as events:
                 yield from events
+
+
+def cost_notes(request: RunRequest, model: Backbone) -> tuple[str, ...]:
+    """What is said of a run's time before it starts, where it is not about that of plain passes."""
+    cost = kind_of(request.command).cost
+    return () if cost is None else (resolve(cost)(model.info, request.command),)
 
 
 def _prepare_drawing() -> None:

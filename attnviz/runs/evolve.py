@@ -29,7 +29,7 @@ from attnviz.images.read import read_input
 from attnviz.images.sizes import check_size
 from attnviz.models.backbone import Backbone
 from attnviz.models.load import load_backbone
-from attnviz.models.weights.checkpoint import digest_of
+from attnviz.models.weights.digest import digest_of
 from attnviz.output.animation import write_gif
 from attnviz.output.current import identity, is_up_to_date, outputs_up_to_date
 from attnviz.output.plan import OutputPlan, check_folder

@@ -35,11 +35,9 @@ def page_plan(request: ExploreRequest) -> tuple[FoundImages, Path]:
         )
     (file,) = found.files
     target = request.file or default_file(file, request.like)
-    check_page_file(target, file.path)
-    if request.like is not None:
-        if not request.like.is_file():
-            raise UsageError(f"the second image: {request.like} is not a file")
-        check_page_file(target, request.like)
+    if request.like is not None and not request.like.is_file():
+        raise UsageError(f"the second image: {request.like} is not a file")
+    check_page_file(target, file.path, *([] if request.like is None else [request.like]))
     return found, target
 
 

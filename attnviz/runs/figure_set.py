@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.domain.events import UP_TO_DATE, Skipped, Started
+from attnviz.domain.requests import RunRequest
 from attnviz.errors import UsageError
 from attnviz.runs.set_commands import AnyRequest, Planned, set_command
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from attnviz.domain.config_source import ConfigSource
     from attnviz.domain.events import Event
     from attnviz.domain.requests import ModelRequest
+    from attnviz.models.backbone import Backbone
     from attnviz.runs.preview import FigureStatus
 
 
@@ -132,7 +134,7 @@ def _draw_group(
         with located(figure.figure):
             for event in set_command(figure.request).events(figure.request, loaded, folder):
                 if isinstance(event, Started):
-                    notes = event.notes if index == 0 else ()
+                    notes = event.notes if index == 0 else _cost(figure.request, loaded)
                     yield figure, dataclasses.replace(event, total=total, notes=notes)
                 else:
                     yield figure, event
@@ -166,3 +168,12 @@ def located(figure: SetFigure) -> Iterator[None]:
         yield
     except UsageError as error:
         raise figure.source.locate(error.message, error.hint) or error from error
+
+
+def _cost(request: AnyRequest, model: Backbone | None) -> tuple[str, ...]:
+    """What is said before each figure of a set, since each takes its own time."""
+    if model is None or not isinstance(request, RunRequest):
+        return ()
+    from attnviz.runs.command import cost_notes
+
+    return cost_notes(request, model)

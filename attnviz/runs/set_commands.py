@@ -141,7 +141,7 @@ def _preview_evolution(request: EvolutionRequest) -> list[FigureStatus]:
 def _evolution_record(request: EvolutionRequest, image: Path) -> dict[str, Any]:
     """What the record of a current figure says."""
     # They import torch, which is not needed where nothing exists yet.
-    from attnviz.models.weights.checkpoint import digest_of
+    from attnviz.models.weights.digest import digest_of
     from attnviz.runs.checkpoint_names import name_checkpoints
 
     series = name_checkpoints(request.checkpoints)

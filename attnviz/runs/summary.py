@@ -21,6 +21,8 @@ from attnviz.output.write import write_figures
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from matplotlib.figure import Figure
+
     from attnviz.domain import FloatArray, ModelInfo, WrittenFile
     from attnviz.domain.requests import RunRequest
 
@@ -93,19 +95,36 @@ class Summary:
         }
         limit = self._limits.pop() if len(self._limits) == 1 else None
         figures = draw_distributions(distributions, self._images, limit, self._model, request.style)
-        plan = OutputPlan(request.output.folder, kind_of(request.command).name, SUMMARY)
-        record = self._record(request)
-        return write_figures(figures, plan, request.output.formats, request.style.dpi, record)
+        return write_summary(figures, request, self._model, self._images)
 
-    def _record(self, request: RunRequest) -> dict[str, Any]:
-        return {
-            "record": VERSION,
-            "command": kind_of(request.command).name,
-            "pictures": self._images,
-            "model": self._model.name,
-            "weights": self._model.weights,
-            "weights_sha256": self._model.weights_sha256,
-            "random_weights": self._model.random_weights,
-            "options": run_options(request),
-            "versions": {"attnviz": __version__},
-        }
+
+def summary_plan(request: RunRequest) -> OutputPlan:
+    """The names of the files about all images: ``COMMAND.summary.FORMAT`` in the output folder."""
+    return OutputPlan(request.output.folder, kind_of(request.command).name, SUMMARY)
+
+
+def write_summary(
+    figures: Sequence[Figure],
+    request: RunRequest,
+    model: ModelInfo,
+    images: int,
+    beside: Mapping[str, str | None] | None = None,
+) -> tuple[WrittenFile, ...]:
+    """Write the pages of a figure about all images; its record names the files ``beside`` it.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    record: dict[str, Any] = {
+        "record": VERSION,
+        "command": kind_of(request.command).name,
+        "pictures": images,
+        "model": model.name,
+        "weights": model.weights,
+        "weights_sha256": model.weights_sha256,
+        "random_weights": model.random_weights,
+        "options": run_options(request),
+        "versions": {"attnviz": __version__},
+    }
+    plan, output = summary_plan(request), request.output
+    return write_figures(figures, plan, output.formats, request.style.dpi, record, beside)

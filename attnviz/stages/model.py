@@ -43,7 +43,8 @@ def maps_of(
     """
     with memory_errors(images[0].geometry.model_input), model.exact_arithmetic():
         geometries = [image.geometry for image in images]
-        return compute(model, model.batch(images), geometries, command, reference)
+        black = [image.black for image in images]
+        return compute(model, model.batch(images), geometries, command, reference, black)
 
 
 def verified(model: Backbone, images: Sequence[PreparedImage]) -> str:

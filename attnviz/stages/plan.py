@@ -13,6 +13,7 @@ from attnviz.images.find import find_images
 from attnviz.images.sizes import check_size
 from attnviz.models.catalogue import known_info
 from attnviz.models.stated import stated_info
+from attnviz.models.weights.header import check_checkpoint
 from attnviz.output.name import name_values
 from attnviz.output.plan import plan_outputs
 
@@ -38,19 +39,33 @@ def check_before_loading(
             layer, head or size that the named model does not have, or that of a checkpoint by its
             config.json or header.
         UnsupportedModelError: It has no CLS token, and the command needs one.
-        CheckpointError: A checkpoint that is a file of another kind.
+        CheckpointError: The header of the weights shows that they cannot be loaded.
     """
     second = command.second_image
     if second is not None and not second.is_file():
         raise UsageError(f"--like: {second} is not a file", "give a second image")
     if command.needs_gradients and model.precision is Precision.FLOAT16:
         raise no_gradients_in_float16()
-    stated = stated_info(model)
-    info = known_info(model) or stated
+    names = check_weights(model)
+    info = known_info(model) or stated_info(model, names)
     if info is not None:
         check_request(info, command)
         if inputs is not None:
             check_size(info.patch, inputs.size, inputs.fit)
+
+
+def check_weights(model: ModelRequest) -> tuple[str, ...]:
+    """The names of a checkpoint's tensors; none where its header does not tell, or without one.
+
+    Raises for a checkpoint whose header shows that it cannot be loaded.
+
+    Raises:
+        UsageError: No such path, or a folder without config.json or weights.
+        CheckpointError: Not a checkpoint, cut off, or in no known layout.
+    """
+    if model.checkpoint is None:
+        return ()
+    return check_checkpoint(model.checkpoint, model.checkpoint_key)
 
 
 def plan_request(

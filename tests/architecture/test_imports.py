@@ -92,6 +92,15 @@ def test_what_only_tells_imports_nothing_heavy(arguments: list[str], heavy_impor
         ["heads", "missing.jpg"],
         ["heads", "sample_images/cat.jpg", "--model", "dinov2_vitg14", "--layer", "45"],
         ["render", "configs/demo.toml", "--list"],
+        ["render", "configs/gallery.toml", "--list"],
+        ["heads", "sample_images/cat.jpg", "--checkpoint", "configs/demo.toml"],
+        ["heads", "sample_images/cat.jpg", "--checkpoint", "configs"],
+        ["heads", "sample_images/cat.jpg", "--checkpoint", "cnn.safetensors"],
+        ["heads", "sample_images/cat.jpg", "--checkpoint", "missing.pth"],
+        ["compare", "sample_images/cat.jpg", "--checkpoint", "cnn.safetensors"],
+        ["explore", "sample_images/cat.jpg", "--checkpoint", "cnn.safetensors"],
+        ["eval", "sample_images", "sample_images", "--checkpoint", "cnn.safetensors"],
+        ["evolve", "cnn.safetensors", "--image", "sample_images/cat.jpg"],
         ["info", "docs/figures/car.heads.png"],
     ],
     ids=" ".join,
@@ -103,6 +112,9 @@ def test_what_is_told_before_the_weights_imports_no_torch(
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     for name in ("sample_images", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
+    header = b'{"conv.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+    content = len(header).to_bytes(8, "little") + header + bytes(4)
+    (tmp_path / "cnn.safetensors").write_bytes(content)
     torch = [name for name in HEAVY if name in ("torch", "torchvision", "timm", "transformers")]
     source = PROBE.format(before="", heavy=torch)
     run = light_server.run(*arguments, source=source, cwd=tmp_path)

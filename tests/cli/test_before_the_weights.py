@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from attnviz.models import load
 from attnviz.models.stated import depth_of
+from attnviz.models.weights.header import check_checkpoint
 from attnviz.runs import compare, evaluate, evolve, explore
 from tests.helpers.photos import save_scene
 
@@ -47,6 +50,57 @@ def test_an_option_that_the_named_model_cannot_honour(no_weights, arguments, mes
     run = no_weights(command, "a.png", *options)
     assert (run.code, run.out) == (2, "")
     assert message in run.err.splitlines()[0]
+
+
+@pytest.fixture
+def bad_weights(tmp_path):
+    """Files that are no weights of a ViT, by what is wrong with them."""
+    (tmp_path / "notes.pth").write_text("not a checkpoint\n", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    network = torch.nn.Conv2d(3, 4, 3).state_dict()
+    torch.save({"state_dict": network, "epoch": 3}, tmp_path / "cnn.pth")
+    save_file(network, tmp_path / "cnn.safetensors")
+    whole = (tmp_path / "cnn.pth").read_bytes()
+    (tmp_path / "cut.pth").write_bytes(whole[: len(whole) // 2])
+    vit = {"teacher": {"backbone.patch_embed.proj.weight": torch.zeros(1)}}
+    torch.save(vit, tmp_path / "vit.pth")
+
+
+@pytest.mark.usefixtures("bad_weights")
+@pytest.mark.parametrize("command", ["heads", "compare", "explore"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.pth",), "missing.pth does not exist"),
+        (("folder",), "folder is a folder without config.json"),
+        (("notes.pth",), "notes.pth is a text file, not a checkpoint"),
+        (("cut.pth",), "cut.pth is cut off or damaged"),
+        (("cnn.pth",), "cnn.pth is in no known layout of a Vision Transformer: 0 of its 2 tensors"),
+        (("cnn.safetensors",), "cnn.safetensors is in no known layout of a Vision Transformer"),
+        (("vit.pth", "--checkpoint-key", "student"), "vit.pth has no network under 'student'"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_weights_whose_header_shows_that_they_cannot_be_loaded(
+    no_weights, command, arguments, message
+):
+    out = ("--out", "page.html") if command == "explore" else ()
+    run = no_weights(command, "a.png", "--checkpoint", *arguments, *out)
+    assert run.code in (1, 2)
+    assert run.out == ""
+    assert message in run.err.splitlines()[0]
+
+
+@pytest.mark.usefixtures("bad_weights")
+def test_what_the_header_does_not_tell_is_left_to_the_loading(tmp_path):
+    check_checkpoint(tmp_path / "vit.pth")
+    loop: dict[str, object] = {"patch_embed.proj.weight": torch.zeros(1)}
+    loop["itself"] = loop
+    torch.save(loop, tmp_path / "loop.pth")
+    torch.save(vars(torch.nn.Conv2d(3, 4, 3)), tmp_path / "objects.pth")
+    torch.save({"w": torch.zeros(1)}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    for name in ("loop.pth", "objects.pth", "old.pth"):
+        check_checkpoint(tmp_path / name)
 
 
 def test_eval_asks_before_too(no_weights):

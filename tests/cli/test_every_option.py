@@ -50,6 +50,10 @@ OWN = {
     "max-layer": ["--max-layer", "2"],
     "top": ["--top", "3"],
     "sparse": ["--sparse"],
+    "show": ["--show", "rollout"],
+    "baseline": ["--baseline", "black"],
+    "chefer": ["--chefer"],
+    "seed": ["--seed", "7"],
 }
 """A value of every option that belongs to a kind of figure, other than its default."""
 

@@ -131,7 +131,7 @@ def test_no_images_are_a_failure(model, tmp_path, capfd):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_a_run(kind, photos, model, tmp_path):
-    more = {"like": photos[1]} if kind == "relevance" else {}
+    more = {"like": photos[1]} if kind in ("relevance", "match") else {}
     result = attnviz.run(kind, photos[0], model=model, out=tmp_path, dpi=30, quiet=True, **more)
     assert result.files[0].name == f"one.{kind}.png"
     assert result.failed == ()

@@ -38,6 +38,8 @@ WRITTEN = {
     "csv": "true", "norm": '"linear"', "part": '["q", "v"]', "foreground": "true",
     "flip-foreground": "true", "outlier-threshold": "9.5", "stride": "4",
     "test-registers": '"n.json"', "register-count": "2",
+    "show": '["mean", "head:1"]', "class": "3", "baseline": '"black"', "chefer": "true",
+    "seed": "5",
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
 
@@ -47,7 +49,7 @@ WRITTEN_OF = {"discover": {"method": '"lost"', "part": '"v"'}}
 
 def options_of(command: str) -> dict[str, typer.models.ParameterInfo]:
     return {
-        parameter.name.replace("_", "-"): parameter
+        parameter.name.rstrip("_").replace("_", "-"): parameter
         for parameter in command_with_options(command).params
         if parameter.param_type_name == "option"
     }

@@ -162,7 +162,10 @@ def test_the_table_has_the_rows_of_every_figure(real, tiny, photos, tmp_path, co
     rows = rows_of(tmp_path / "deep" / "t.csv")
     assert len(rows) >= 4
     assert [list(row) for row in rows] == [list(row) for row in expected]
-    assert rows == [{name: str(value) for name, value in row.items()} for row in expected]
+    assert rows == [
+        {name: "" if value is None else str(value) for name, value in row.items()}
+        for row in expected
+    ]
     assert files_below(tmp_path / "deep") == ["t.csv"]
 
 
@@ -181,6 +184,7 @@ def test_the_table_has_the_rows_of_every_figure(real, tiny, photos, tmp_path, co
         ("relevance", "--like", "photos/1.png"),
         ("discover", "--method", "lost"),
         ("match", "--like", "photos/1.png"),
+        ("faithful", "--show", "mean", "--chefer"),
         ("compare", "--show", "mean,rollout,pca"),
     ],
     ids=" ".join,

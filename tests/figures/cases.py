@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.domain import Box, DrawStyle, Interpolation, Norm, Part, Rows, Scale, Size
-from attnviz.figures import draw, draw_comparison, draw_distributions
+from attnviz.figures import draw, draw_comparison, draw_distributions, draw_mean_scores
 from attnviz.figures.evolve import draw_evolution, draw_frames
 from attnviz.figures.registers import draw_registers
+from attnviz.runs.mean_scores import MeanScores
 from tests.figures import samples
 
 DPI = 80
@@ -101,6 +102,26 @@ def _match(image, like, style, **options):
 def _relevance(image, style, model=None, prefix=1, **target):
     maps = samples.relevance_maps(image.geometry.grid, prefix, **target)
     return draw(maps, image, model or samples.model_info(), style)
+
+
+def _faithful(image, style, names=None, **options):
+    given = {} if names is None else {"names": names}
+    maps = samples.faithful_maps(image.geometry.grid, **given, **options)
+    return draw(maps, image, samples.model_info(), style)
+
+
+def _mean_scores(width, images=50):
+    """Means of made-up images, as ``faithful --summary`` draws them."""
+    names = ("mean", "head:3", "rollout", "relevance", "random")
+    rows = samples.faithful_maps((14, 21), names).rows()
+    collected = MeanScores(samples.model_info())
+    rng = np.random.default_rng(1)
+    for _ in range(images):
+        noise = rng.normal(scale=0.05)
+        collected.add([
+            {k: v if v is None or k == "map" else v + noise for k, v in row.items()} for row in rows
+        ])  # fmt: skip
+    return draw_mean_scores(collected.rows(), images, samples.model_info(), _style(width=width))
 
 
 def _contribution(image, style):
@@ -256,6 +277,11 @@ CASES = {
     "relevance-class": lambda: _relevance(
         _square(), _style(scale=Scale.SHARED), value=7.31, class_index=281, probability=0.874
     ),
+    "faithful": lambda: _faithful(_landscape(), _style()),
+    "faithful-column": lambda: _faithful(_square(), _style(width=COLUMN), ("mean", "random")),
+    "faithful-chefer": lambda: _faithful(_portrait(), _style(), chefer=True, class_index=7),
+    "faithful-summary": lambda: _mean_scores(7.0),
+    "faithful-summary-column": lambda: _mean_scores(COLUMN, images=1),
     "relevance-contribution": lambda: _contribution(_landscape(), _style()),
     "matrix": lambda: _matrix(_landscape(), _style()),
     "matrix-registers": lambda: _matrix(

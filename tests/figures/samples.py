@@ -10,11 +10,13 @@ from PIL import Image
 from scipy.ndimage import label
 
 from attnviz.domain import (
+    Baseline,
     Box,
     ComparedMap,
     ComparedRow,
     DiscoverMaps,
     EvolutionMaps,
+    FaithfulMaps,
     FeaturesMaps,
     FigureImage,
     FitGeometry,
@@ -36,6 +38,7 @@ from attnviz.domain import (
     Size,
 )
 from attnviz.domain.geometry import box_around
+from attnviz.domain.kinds.faithful import Curves
 from attnviz.domain.register_neurons import Neuron, RegisterNeurons
 from attnviz.domain.registers import BeforeAfter, RegistersMaps, ShownImage
 
@@ -385,6 +388,40 @@ def qkv_maps(grid, heads=6, prefix=1, width=64, parts=tuple(Part), seed=0) -> Qk
         11,
         parts,
         tuple(range(heads)),
+    )
+
+
+def faithful_maps(
+    grid, names=("mean", "head:3", "rollout", "relevance"), *, chefer=False, class_index=None
+) -> FaithfulMaps:
+    """Curves that fall the faster, the earlier a map is named; random orders in between."""
+    rng = np.random.default_rng(7)
+    count, steps = len(names), np.arange(1, 10) / 10 if chefer else np.arange(21) / 20
+    power = np.linspace(5, 2, count)[:, None]
+
+    def curves(rising: bool) -> Curves:
+        x = steps if rising else 1 - steps
+        random = x ** (0.9 + 0.25 * rng.random((10, 1)))
+        parts = (
+            (1 - (1 - x) ** power, x**power, random)
+            if rising
+            else (x**power, 1 - (1 - x) ** power, random)
+        )
+        return Curves(*((0.1 + 0.9 * each).astype(np.float32) for each in parts))
+
+    return FaithfulMaps(
+        names=names,
+        maps=rows(count, grid)[0],
+        shares=steps.astype(np.float32),
+        deletion=curves(False),
+        insertion=None if chefer else curves(True),
+        influence=rng.random((count, 10)).astype(np.float32),
+        saco=np.linspace(0.8, 0.1, count).astype(np.float32),
+        value=1.0 if class_index is None else 0.83,
+        layer=11,
+        baselines=(Baseline.BLACK, Baseline.BLACK) if chefer else (Baseline.MEAN, Baseline.BLUR),
+        class_index=class_index,
+        chefer=chefer,
     )
 
 

@@ -42,7 +42,7 @@ def assert_same_arrays(
     for name, values in left.items():
         other = right[name]
         assert (values.shape, values.dtype) == (other.shape, other.dtype), name
-        if values.dtype == np.bool_:
+        if values.dtype.kind in "bU":
             assert (values == other).all(), name
         else:
             assert np.abs(values - other).max(initial=0) <= within, name

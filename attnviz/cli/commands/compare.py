@@ -19,6 +19,7 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
+from attnviz.cli.run import check_weights
 from attnviz.domain import DEFAULT_MODEL, MapKind, RelevanceMethod
 from attnviz.domain.comparison import CompareRequest, MapSpec
 from attnviz.domain.drawing import SharedScaleStyle
@@ -142,6 +143,8 @@ def compare(given: Given, inputs: INPUTS) -> int:
     Example: attnviz compare photo.jpg --model demo --checkpoint mine.pth --show mean,rollout,pca
     """
     request = compare_request(given, inputs)
+    for model in request.models:
+        check_weights(model)
     from attnviz.runs.collect import collect_outputs
     from attnviz.runs.compare import compare as events
 

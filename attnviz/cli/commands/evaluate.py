@@ -14,7 +14,7 @@ import typer
 
 from attnviz.cli.panels import IMAGES, MODEL, QUIET, Given, Panel, PrintRequest
 from attnviz.cli.report import Report, print_table
-from attnviz.cli.run import model_request
+from attnviz.cli.run import check_weights, model_request
 from attnviz.domain.evaluation import EvaluationRequest
 from attnviz.domain.forms import choice
 from attnviz.domain.options import option
@@ -70,14 +70,15 @@ def evaluate(given: Given, images: IMAGES_ARGUMENT, masks: MASKS = None) -> int:
 
     Example: attnviz eval photos/ masks/ --model dino_vits8 --format csv
     """
-    from attnviz.runs.evaluate import evaluate as events
-
     request: EvaluationRequest = given.make(
         EvaluationRequest,
         model=model_request(given),
         inputs=given.make(InputRequest, inputs=(images,)),
         masks=masks,
     )
+    check_weights(request.model)
+    from attnviz.runs.evaluate import evaluate as events
+
     printing: PrintRequest = given.make(PrintRequest)
     report = _EvalReport(quiet=printing.quiet)
     code = report.consume(events(request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from attnviz.cli.panels import (
     PrintRequest,
 )
 from attnviz.cli.report import Report
+from attnviz.cli.run import check_weights
 from attnviz.domain.drawing import SharedScaleStyle
 from attnviz.domain.evolution import EvolutionRequest
 from attnviz.domain.requests import InputRequest, ModelRequest, OutputRequest
@@ -43,6 +45,8 @@ def evolve(given: Given, inputs: CHECKPOINTS, image: IMAGE) -> int:
     Example: attnviz evolve step00100.pth step00200.pth --image photo.jpg --rows layers
     """
     request = evolve_request(given, inputs, image)
+    for path in request.checkpoints:
+        check_weights(replace(request.model, checkpoint=path))
     from attnviz.runs.collect import collect_outputs
     from attnviz.runs.evolve import evolve as events
 

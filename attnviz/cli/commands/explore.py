@@ -8,7 +8,7 @@ import typer
 
 from attnviz.cli.panels import IMAGES, MODEL, QUIET, Given, Panel, PrintRequest
 from attnviz.cli.report import Report
-from attnviz.cli.run import model_request
+from attnviz.cli.run import check_weights, model_request
 from attnviz.domain.explorer import ExploreRequest
 from attnviz.domain.requests import InputRequest
 from attnviz.errors import UsageError
@@ -31,6 +31,7 @@ def explore(given: Given, image: IMAGE, second: SECOND = None) -> int:
     Example: attnviz explore photo.jpg --model dino_vits8 -o photo.html
     """
     request = explore_request(given, image, second)
+    check_weights(request.model)
     # torch comes with it.
     from attnviz.runs.explore import explore as events
 

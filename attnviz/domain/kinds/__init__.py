@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnviz.domain.kinds.discover import DISCOVER, DiscoverMaps, DiscoverRequest
+from attnviz.domain.kinds.faithful import FAITHFUL, FaithfulMaps, FaithfulRequest
 from attnviz.domain.kinds.features import FEATURES, FeaturesMaps, FeaturesRequest
 from attnviz.domain.kinds.heads import HEADS, HeadsMaps, HeadsRequest
 from attnviz.domain.kinds.kind import CommandRequest, FigureSource, Kind, Maps, Sidecar
@@ -42,6 +43,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             QKV,
             DISCOVER,
             MATCH,
+            FAITHFUL,
         )
     }
 )
@@ -87,6 +89,8 @@ __all__ = [
     "CommandRequest",
     "DiscoverMaps",
     "DiscoverRequest",
+    "FaithfulMaps",
+    "FaithfulRequest",
     "FeaturesMaps",
     "FeaturesRequest",
     "FigureSource",

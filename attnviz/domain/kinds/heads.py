@@ -143,5 +143,5 @@ HEADS = Kind(
     overlays="attnviz.figures.overlays:heads_overlays",
     drawn_with=("threshold",),
     sidecars={"overlay": Sidecar("head0.png", "attnviz.stages.sidecars:write_overlays")},
-    summarised=True,
+    summarised="attnviz.runs.summary:Summary",
 )

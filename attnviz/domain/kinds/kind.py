@@ -203,13 +203,17 @@ class Kind:
     - refer(model, batch, image, request) -> of the second image, what ``compute`` takes as
       ``reference``; None for a kind without one
     - extra_bytes(info, tokens, request) -> memory of one image beyond a plain pass; None for none
+    - cost(info, request) -> a line about the time of each image, said before the run starts; None
+      where it is about that of a plain pass
+    - summarised: the class that collects the numbers of all images for ``--summary``, as
+      ``attnviz.runs.summary.Summary`` does; None without a summary
 
     computed_with: what ``compute`` takes besides: ``cells`` (the cells of each image that the
-    request looks from), ``geometries`` (where each lies on its original) or ``reference`` (the
-    second image). drawn_with: fields of the request that the drawing takes. sidecars: by the field
-    of the request that asks for them. pair: whether the last of several inputs is the second image
-    where ``like`` names none. summarised: whether ``--summary`` draws the numbers of all
-    images. overlays: see ``attnviz.figures.overlays``, for kinds whose request has the field
+    request looks from), ``geometries`` (where each lies on its original), ``reference`` (the
+    second image) or ``black`` (what a black pixel of each image became). drawn_with: fields of the
+    request that the drawing takes. sidecars: by the field of the request that asks for them. pair:
+    whether the last of several inputs is the second image where ``like`` names none.
+    overlays: see ``attnviz.figures.overlays``, for kinds whose request has the field
     ``overlay_only``. unused: drawing options that have no effect on the figure and are refused.
     """
 
@@ -225,7 +229,8 @@ class Kind:
     extra_bytes: str | None = None
     refer: str | None = None
     pair: bool = False
+    cost: str | None = None
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
-    summarised: bool = False
+    summarised: str | None = None
     overlays: str | None = None
     unused: tuple[str, ...] = ()

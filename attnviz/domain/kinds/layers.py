@@ -115,6 +115,6 @@ LAYERS = Kind(
     draw="attnviz.figures.layers:draw_layers",
     check="attnviz.attention.checks:check_layers",
     drawn_with=("each_head",),
-    summarised=True,
+    summarised="attnviz.runs.summary:Summary",
     unused=("alpha",),
 )

@@ -6,8 +6,6 @@ value of the transformers library) is copied. Nothing is resized: the positions 
 
 from __future__ import annotations
 
-import hashlib
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from torch import Tensor
 from attnviz.domain import Size
 from attnviz.errors import CheckpointError
 from attnviz.models.weights import hf_config, huggingface, layouts
+from attnviz.models.weights.digest import Digest
 from attnviz.models.weights.file import read_weights
 from attnviz.models.weights.grid import BIAS_TABLE
 from attnviz.models.weights.inferred import (
@@ -32,35 +31,7 @@ from attnviz.models.weights.preprocessor import preprocessing_of
 from attnviz.models.weights.text import read_json
 from attnviz.models.weights.timm_config import TimmConfig, read_timm_config
 
-__all__ = ["CONFIG", "WEIGHTS_FILES", "Checkpoint", "digest_of", "open_checkpoint"]
-
-
-class _Digest:
-    """SHA-256 of some files, one after the other, computed while the model is being built."""
-
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._files = files
-        self._value: str | None = None
-        self._error: OSError | None = None
-        self._thread = threading.Thread(target=self._compute, daemon=True)
-        self._thread.start()
-
-    def _compute(self) -> None:
-        digest = hashlib.sha256()
-        try:
-            for path in self._files:
-                with path.open("rb") as file:
-                    while block := file.read(1 << 20):
-                        digest.update(block)
-        except OSError as error:
-            self._error = error
-        self._value = digest.hexdigest()
-
-    def value(self) -> str:
-        self._thread.join()
-        if self._error is not None:
-            raise CheckpointError(f"{self._files[0]} cannot be read: {self._error}")
-        return str(self._value)
+__all__ = ["CONFIG", "WEIGHTS_FILES", "Checkpoint", "open_checkpoint"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +55,7 @@ class Checkpoint:
     timm: TimmConfig | None
     preprocessing: Preprocessing | None
     unused: dict[str, Tensor]
-    _digest: _Digest | None = field(repr=False)
+    _digest: Digest | None = field(repr=False)
 
     @property
     def sha256(self) -> str | None:
@@ -115,7 +86,7 @@ def open_checkpoint(
     files, beside = locate(path)
     config_path = config_path or beside
     # The hash is of bytes, whatever they are, and costs nothing while other work goes on.
-    digest = _Digest(files)
+    digest = Digest(files)
     content: dict[str, Any] = {}
     for file in files:
         content |= read_weights(file)
@@ -165,17 +136,6 @@ def open_checkpoint(
         unused=unused,
         _digest=digest,
     )
-
-
-def digest_of(path: Path) -> str:
-    """The ``sha256`` that the checkpoint at a path would have; nothing in it is looked at.
-
-    Raises:
-        UsageError: No such path, or a folder without config.json or weights.
-        CheckpointError: Not readable.
-    """
-    files, _ = locate(path)
-    return _Digest(files).value()
 
 
 def convert_original(

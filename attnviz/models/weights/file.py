@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.errors import CheckpointError
-from attnviz.models.weights.header import LONGEST_HEADER, is_safetensors, read_head, read_header
-from attnviz.models.weights.pickles import SAFE_HINT, read_pickle
+from attnviz.models.weights.header import is_safetensors, read_head, safetensors_bytes
+from attnviz.models.weights.pickle_header import SAFE_HINT
+from attnviz.models.weights.pickles import read_pickle
 from attnviz.models.weights.text import first_line
 
 
@@ -35,18 +36,9 @@ def _read_safetensors(path: Path, head: bytes) -> dict[str, Any]:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        have, need, least = path.stat().st_size, *_safetensors_bytes(path, head)
+        have, need, least = path.stat().st_size, *safetensors_bytes(path, head)
         if have < need:
             message = f"{path} is cut off: {have:,} of {least}{need:,} bytes are there"
         else:
             message = f"{path} is a damaged safetensors file: {first_line(error)}"
         raise CheckpointError(message, "download it again") from error
-
-
-def _safetensors_bytes(path: Path, head: bytes) -> tuple[int, str]:
-    """How long the file has to be by its header, and "at least " where that is cut off too."""
-    length = int.from_bytes(head[:8], "little")
-    if len(head) < 8 or length > LONGEST_HEADER:
-        return 0, ""
-    ends = [entry["data_offsets"][1] for entry in read_header(path).values()]
-    return 8 + length + max(ends, default=0), "" if ends else "at least "

@@ -1,4 +1,4 @@
-"""What the first bytes of a weights file tell, without torch: files of another kind are refused."""
+"""What the first bytes of a weights file tell, before torch is imported. No torch."""
 
 from __future__ import annotations
 
@@ -6,22 +6,54 @@ import json
 import re
 import struct
 import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from attnviz.errors import CheckpointError
+from attnviz.models.weights.locate import locate
+from attnviz.models.weights.networks import choose_network
+from attnviz.models.weights.pickle_header import NEEDED, cut_off, stored_names
+from attnviz.models.weights.text import StoredTensor
+from attnviz.storage import is_address
 
-NEEDED = "give a checkpoint (.pth, .pt, .bin, .safetensors) or a Hugging Face folder"
-
-LONGEST_HEADER = 100_000_000
+_LONGEST_HEADER = 100_000_000
 """Bytes; the limit of the safetensors format."""
 
 
-def read_head(path: Path) -> bytes:
-    """The first bytes of a file that may be a checkpoint.
+def check_checkpoint(path: Path, key: str | None = None) -> tuple[str, ...]:
+    """The names of a network's tensors, or none where only the loading can tell.
+
+    Raises for what is told without reading a tensor: other files, other layouts, other keys.
+
+    What is at an address is left to the loading, which copies it here.
 
     Raises:
-        CheckpointError: It cannot be read, or is certainly no checkpoint.
+        UsageError: No such path, or a folder without config.json or weights.
+        CheckpointError: Not a checkpoint, cut off, in no known layout, or without the key.
+    """
+    if is_address(str(path)):
+        return ()
+    files, _ = locate(path)
+    content: dict[str, Any] = {}
+    for file in files:
+        head = read_head(file)
+        names = _safetensors_names(file) if is_safetensors(head, file) else stored_names(file)
+        if not names:
+            return ()
+        content |= names
+    if any(isinstance(value, StoredTensor | Mapping) for value in content.values()):
+        with suppress(RecursionError):  # dicts in each other, which the loading refuses
+            return tuple(choose_network(content, path, key).tensors)
+    return ()
+
+
+def read_head(path: Path) -> bytes:
+    """The first bytes of a weights file.
+
+    Raises:
+        CheckpointError: It cannot be read, or is another kind of file.
     """
     try:
         with path.open("rb") as file:
@@ -33,28 +65,36 @@ def read_head(path: Path) -> bytes:
 
 
 def is_safetensors(head: bytes, path: Path) -> bool:
-    """Whether it is one by its first bytes, or else by its name."""
+    """Whether a file with these first bytes is in the safetensors format."""
     # The format begins with the length of its header, then the header, a JSON object.
     length = int.from_bytes(head[:8], "little")
-    looks_like_it = len(head) > 8 and head[8:9] == b"{" and 2 <= length <= LONGEST_HEADER
+    looks_like_it = len(head) > 8 and head[8:9] == b"{" and 2 <= length <= _LONGEST_HEADER
     return looks_like_it or path.suffix == ".safetensors"
 
 
-def read_header(path: Path) -> dict[str, dict[str, Any]]:
-    """Names of the tensors of a safetensors file to ``shape`` and ``data_offsets``.
-
-    Empty where it cannot be read.
-    """
+def _safetensors_names(path: Path) -> dict[str, StoredTensor] | None:
+    """The names in the header; None where it is damaged."""
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length)) if length <= LONGEST_HEADER else {}
-        entries = {name: entry for name, entry in header.items() if name[:2] != "__"}
-        if all(len(each["shape"]) + each["data_offsets"][1] >= 0 for each in entries.values()):
-            return entries
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        pass
-    return {}
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        return {name: StoredTensor() for name in header if name[:2] != "__"}
+    except (OSError, ValueError, TypeError, MemoryError, OverflowError):
+        return None
+
+
+def safetensors_bytes(path: Path, head: bytes) -> tuple[int, str]:
+    """How long the file has to be by its header, and "at least " where that is cut off too."""
+    length = int.from_bytes(head[:8], "little")
+    if len(head) < 8 or length > _LONGEST_HEADER:
+        return 0, ""
+    try:
+        with path.open("rb") as file:
+            file.seek(8)
+            header = json.loads(file.read(length))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name[:2] != "__"]
+        return 8 + length + max(ends, default=0), ""
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return 8 + length, "at least "
 
 
 def _refuse_other_files(path: Path, head: bytes) -> None:
@@ -84,8 +124,6 @@ def _refuse_other_archives(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
-        from attnviz.models.weights.pickles import cut_off
-
         message = cut_off(path) or f"{path} is cut off or damaged"
         raise CheckpointError(message, "download it again") from error
     if any(name.endswith(".npy") for name in names):

@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import CheckpointError
+from attnviz.models.weights.text import is_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ANCHORS = (
     "patch_embed.proj.weight",  # DINO, DINOv2, DINOv3, timm
@@ -126,7 +128,7 @@ def _flatten(content: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str,
     for name, value in content.items():
         if not isinstance(name, str):
             continue
-        if isinstance(value, Tensor):
+        if is_tensor(value):
             yield above + name, value
         elif isinstance(value, Mapping):
             yield from _flatten(value, f"{above}{name}.")

@@ -10,7 +10,6 @@ here, since numpy takes a pickled dtype at its word.
 from __future__ import annotations
 
 import argparse
-import math
 import pathlib
 import pickle
 import re
@@ -25,13 +24,8 @@ import numpy as np
 import torch
 
 from attnviz.errors import CheckpointError
-from attnviz.models.weights.header import NEEDED
+from attnviz.models.weights.pickle_header import NEEDED, SAFE_HINT, cut_off
 from attnviz.models.weights.text import first_line
-
-SAFE_HINT = (
-    "nothing in a checkpoint is executed; where you trust the file, save its weights alone: "
-    "torch.save(model.state_dict(), FILE)"
-)
 
 # What a refused pickle is called in torch's messages.
 _BLOCKED = (
@@ -172,85 +166,3 @@ def _unpickling_error(path: Path, error: Exception) -> CheckpointError:
         return CheckpointError(f"{path} is not a PyTorch checkpoint, or is damaged", NEEDED)
     reason = first_line(ValueError(text.rsplit("WeightsUnpickler error:", maxsplit=1)[-1]))
     return CheckpointError(f"{path} cannot be read safely: {reason}", SAFE_HINT)
-
-
-class _Inert:
-    """Stands for whatever a pickle names: it takes anything and does nothing."""
-
-    name = ""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __call__(self, *_: Any, **__: Any) -> _Inert:
-        return self
-
-    def __setstate__(self, state: Any) -> None:
-        pass
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        pass
-
-    def append(self, value: Any) -> None:
-        """What a pickled list calls."""
-
-    extend = append
-
-
-# Not the unpickler in C, which allocates whatever size a pickle names.
-class _Sizes(pickle._Unpickler):  # noqa: SLF001
-    """Adds up the bytes of the tensors that a pickle refers to; nothing is imported or built."""
-
-    def __init__(self, file: Any) -> None:
-        super().__init__(file, encoding="latin1")
-        self.storages: dict[Any, int] = {}
-
-    def find_class(self, _module: str, name: str) -> Any:
-        return type("Inert", (_Inert,), {"name": name})
-
-    def persistent_load(self, pid: Any) -> Any:
-        _, kind, key, _, count = pid[:5]
-        self.storages[key] = int(count) * _ITEM_BYTES.get(getattr(kind, "name", ""), 1)
-        return _Inert()
-
-
-_ITEM_BYTES = {
-    **dict.fromkeys(("DoubleStorage", "LongStorage", "ComplexFloatStorage"), 8),
-    **dict.fromkeys(("FloatStorage", "IntStorage"), 4),
-    **dict.fromkeys(("HalfStorage", "BFloat16Storage", "ShortStorage"), 2),
-    "ComplexDoubleStorage": 16,
-}
-
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
-_BEFORE_TENSORS = 3
-"""Small pickles (magic number, version, system) at the start of files from before torch 1.6."""
-
-
-def cut_off(path: Path) -> str:
-    """How much of a file of torch.save is missing, in words; empty where it cannot be told.
-
-    The first part of the file lists the tensors, so their total size is known from it alone.
-    """
-    try:
-        have = path.stat().st_size
-        with path.open("rb") as file:
-            head = file.read(_LOCAL_HEADER.size)
-            if head.startswith(b"PK"):
-                _, name, extra = _LOCAL_HEADER.unpack(head)
-                start = file.seek(_LOCAL_HEADER.size + name + extra)
-                sizes = _Sizes(file)
-                sizes.load()
-                end = max(start, file.tell())
-            else:
-                file.seek(0)
-                for _ in range(_BEFORE_TENSORS):
-                    _Sizes(file).load()
-                sizes = _Sizes(file)
-                sizes.load()
-                end = file.tell()
-    except Exception:  # noqa: BLE001 - damaged bytes raise anything; then nothing is known
-        return ""
-    need = end + math.fsum(sizes.storages.values())
-    if not sizes.storages or have >= need:
-        return ""
-    return f"{path} is cut off: {have:,} of at least {int(need):,} bytes are there"

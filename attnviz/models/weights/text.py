@@ -1,8 +1,9 @@
-"""Text beside the weights: JSON files, and messages of other libraries. No torch."""
+"""Text beside the weights: JSON files, messages of other libraries, names of tensors. No torch."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,15 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} does not hold a JSON object")
     return content
+
+
+class StoredTensor:
+    """Stands for a tensor of which only the name was read."""
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether an entry of a checkpoint is a tensor, also where torch is not imported yet."""
+    torch = sys.modules.get("torch")
+    return isinstance(value, StoredTensor) or (
+        torch is not None and isinstance(value, torch.Tensor)
+    )

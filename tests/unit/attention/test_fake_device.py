@@ -41,6 +41,7 @@ from attnviz.domain import (
 from attnviz.domain.kinds import (
     KINDS,
     DiscoverRequest,
+    FaithfulRequest,
     FeaturesRequest,
     HeadsRequest,
     LayersRequest,
@@ -93,6 +94,12 @@ REQUESTS = {
     **{f"discover by {method}": DiscoverRequest(method) for method in DiscoverMethod},
     "match": MatchRequest(LIKE),
     "match of tokens": MatchRequest(LIKE, part="tokens", cells=((0, 1),)),
+    "faithful": FaithfulRequest(
+        show=("mean", "head:1", "rollout", "relevance", "score", "contribution", "random")
+    ),
+    "faithful to a class": FaithfulRequest(
+        show=("relevance", "contribution"), class_index=1, chefer=True
+    ),
     **{
         f"relevance to an image by {method}": RelevanceRequest(like=LIKE, method=method)
         for method in RelevanceMethod

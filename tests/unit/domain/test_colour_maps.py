@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.domain import DEFAULT_CMAP
 from attnviz.domain.colour_maps import PACKAGED, colour_table
-from attnviz.explorer.page import CMAPS
+from attnviz.explorer.document import CMAPS
 
 
 @pytest.mark.parametrize("name", PACKAGED)

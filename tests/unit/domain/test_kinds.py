@@ -46,6 +46,10 @@ def test_what_checks_and_estimates_takes_facts_and_the_request(kind):
     assert has_overlays == (kind.overlays is not None)
     if kind.overlays is not None:
         assert names_of(kind.overlays) == ["maps", "image", "style", "request"]
+    if kind.cost is not None:
+        assert names_of(kind.cost) == ["info", "request"]
+    if kind.summarised is not None:
+        assert names_of(kind.summarised) == ["model"]
     for sidecar in kind.sidecars.values():
         assert len(names_of(sidecar.write)) == 6
 

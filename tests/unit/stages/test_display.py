@@ -51,7 +51,7 @@ def pixels_of(bundle):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_shows_itself(kind, model):
-    more = {"like": PIXELS[::-1].copy()} if kind == "relevance" else {}
+    more = {"like": PIXELS[::-1].copy()} if kind in ("relevance", "match") else {}
     found = getattr(attnviz, kind)(model, PIXELS, **more).styled(width=4)
     bundle = shown(found)
     assert set(bundle) == {PNG, TEXT}

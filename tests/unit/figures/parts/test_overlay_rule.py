@@ -8,7 +8,7 @@ import pytest
 from attnviz.domain import Box, DrawStyle, FitGeometry, HeadsMaps, Interpolation, Size
 from attnviz.domain.kinds import HeadsRequest
 from attnviz.domain.overlay import overlay_weight, visible_region
-from attnviz.explorer.page import _overlay_weights
+from attnviz.explorer.document import _overlay_weights
 from attnviz.explorer.picture import seen
 from attnviz.figures import overlay_images
 from attnviz.figures.parts.overlay import colour, mix, model_view
