@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 # As many test processes as there are cores, four at most: each imports torch.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal
-.PHONY: help demo test test-slow test-all check lint gallery figures bench docs baselines clean
+.PHONY: help demo test test-slow test-all check lint gallery figures bench docs site wheel baselines clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,7 +39,7 @@ test-slow: $(READY) ## run the tests that `test` leaves out: Ray, a browser, big
 test-all: $(READY) ## run all tests
 	$(PYTEST)
 
-check: lint gallery test test-slow ## everything that continuous integration runs
+check: lint gallery site wheel test test-slow ## everything that continuous integration runs
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -56,8 +56,19 @@ figures: $(READY) ## draw the README's figures and the explorer pages again
 bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md
 	$(BIN)/python -m benchmarks --write
 
-docs: $(READY) ## write docs/cli.md from --help
+docs: $(READY) ## write docs/cli.md from --help, and build the site
 	$(BIN)/python tools/generate_cli_docs.py
+	$(MAKE) --no-print-directory site
+
+# The theme's notice of its successor is not about this site.
+site: $(READY) ## build the documents as a site, into build/site; warnings and broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+wheel: $(READY) ## build the sdist and the wheel into dist/, check them, and use the wheel alone
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tools/try_wheel.py dist
 
 baselines: $(READY) ## draw the baselines of the figure tests again; look at each before a commit
 	$(BIN)/python -m tests.figures.make_baselines

@@ -119,7 +119,7 @@ def load_model(  # noqa: PLR0913 - the options of a model
     register_count: int | None = None,
     **sizes: int,
 ) -> Backbone:
-    """A model by name, from a checkpoint, or both; ``sizes`` as ``--model-arg`` (depth=6, ...).
+    """A model by name, from a checkpoint, or both.
 
     Args:
         name: Of ``attnviz models``, a plain ViT of timm, or ORG/NAME of the hub.
@@ -134,6 +134,10 @@ def load_model(  # noqa: PLR0913 - the options of a model
             file goes through ``model.with_test_registers``.
         register_count: How many test-time registers to add; None: one.
         **sizes: Of your own model.
+
+    Returns:
+        The model in evaluation mode; ``info`` has its facts, ``notes`` what to know about its
+        weights.
 
     Raises:
         UsageError: A name, device, size or path that does not exist.
@@ -894,10 +898,21 @@ def draw(
     style: DrawStyle | None = None,
     **options: Any,
 ) -> tuple[Figure, ...]:
-    """The figure of some maps as matplotlib figures, one a page; usually one.
+    """The figure of some maps. Nothing is shown or written.
 
-    ``options`` are those of the kind of figure: ``threshold`` (heads), ``each_head`` (layers,
-    patch), ``norm`` (matrix). Nothing is shown or written.
+    Args:
+        maps: What ``heads`` or another function returned.
+        image: The image that the maps are of.
+        model: The model that they are from.
+        style: Size, resolution, colours and scale; by default a page wide.
+        **options: Of the kind of figure: ``threshold`` (heads), ``each_head`` (layers, patch),
+            ``norm`` (matrix).
+
+    Returns:
+        Figures of matplotlib, one a page; usually one.
+
+    Raises:
+        TypeError: An option that this kind of figure does not have.
     """
     figure_image = FigureImage(image.image.pixels, image.geometry, image.image.file.path.name)
     return figures.draw(maps, figure_image, model.info, style or DrawStyle(), **options)

@@ -121,10 +121,11 @@ def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], made: Made) -> Wri
     """
     import numpy as np
 
-    meta = np.array(to_json(made))
+    # Before 2.1 numpy takes allow_pickle for the name of an array; numbers and text need none.
+    members: dict[str, Any] = {**arrays, "meta": np.array(to_json(made))}
     with complete_file(path) as stream:
         # numpy dates every member 1980-01-01, so that equal arrays are equal files.
-        np.savez(stream, allow_pickle=False, **arrays, meta=meta)
+        np.savez(stream, **members)
     return WrittenFile(path, "data")
 
 

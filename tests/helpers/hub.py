@@ -8,7 +8,20 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from huggingface_hub import constants, file_download
+
 COMMIT = "c" * 40
+
+
+def point_at(monkeypatch, port: int) -> None:
+    """Let the hub's client ask a server on this machine, and never the real hub."""
+    here = f"http://127.0.0.1:{port}"
+    monkeypatch.setattr(constants, "ENDPOINT", here)
+    # Composed when the client is imported; older clients keep a name of their own for it.
+    template = here + "/{repo_id}/resolve/{revision}/{filename}"
+    for module in (constants, file_download):
+        if hasattr(module, "HUGGINGFACE_CO_URL_TEMPLATE"):
+            monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 def put_into_cache(cache: Path, repository: str, files: dict[str, bytes]) -> Path:

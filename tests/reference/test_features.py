@@ -10,6 +10,7 @@ from PIL import Image
 
 from tests.helpers.checkpoints import randomise, undrawn
 from tests.helpers.command_line import arrays, attnviz
+from tests.helpers.versions import NEW_TRANSFORMERS
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -35,6 +36,7 @@ KINDS = {
 }
 
 
+@NEW_TRANSFORMERS
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_are_those_of_transformers(kind, tmp_path):
     make, config, prefix = KINDS[kind]

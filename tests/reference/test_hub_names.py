@@ -24,7 +24,7 @@ from attnviz.errors import CheckpointError, UnknownModelError, UsageError
 from attnviz.models.digest import weights_digest
 from tests.helpers.checkpoints import original, randomise, undrawn
 from tests.helpers.command_line import arrays, attnviz, meta
-from tests.helpers.hub import COMMIT, files_of, put_into_cache, serving
+from tests.helpers.hub import COMMIT, files_of, point_at, put_into_cache, serving
 from tests.reference.unfused import peaked, unfused
 
 transformers.utils.logging.disable_progress_bar()
@@ -93,11 +93,7 @@ def hub(cache, monkeypatch):
         server = serving(repositories, **more)
         port, asked = server.__enter__()
         stack.append(server)
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE",
-            f"http://127.0.0.1:{port}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
-        )  # fmt: skip
+        point_at(monkeypatch, port)
         return asked
 
     yield start

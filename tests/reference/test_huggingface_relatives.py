@@ -19,6 +19,7 @@ from attnviz.attention.pooling import pooling_weights
 from attnviz.errors import CheckpointError
 from attnviz.models.weights import huggingface
 from tests.helpers.checkpoints import edit_config, randomise, undrawn
+from tests.helpers.versions import OLD_TRANSFORMERS
 
 transformers.utils.logging.disable_progress_bar()
 
@@ -120,6 +121,8 @@ def theirs(tower, kind, pixels):
         options["noise"] = torch.arange(pixels.shape[2] * pixels.shape[3] // 256)[None].float()
     with torch.inference_mode():
         out = tower(pixels, output_attentions=True, **options)
+    if OLD_TRANSFORMERS and out.attentions[0] is None:
+        pytest.skip("this version of transformers keeps no attentions of the tower")
     return torch.stack([each[0] for each in out.attentions]), getattr(out, "pooler_output", None)
 
 
@@ -228,6 +231,8 @@ def test_the_activation_is_that_of_the_config(name, change, made, tmp_path):
         difference(matrices(other, image((64, 64))), matrices(model, image((64, 64))))
         > VISIBLE / 10
     )
+    if OLD_TRANSFORMERS and not hasattr(tower, "from_pretrained"):
+        pytest.skip("this version of transformers loads no tower by itself")
     again = type(tower).from_pretrained(copy, attn_implementation="eager").eval()
     expected, _ = theirs(again, KINDS[name], image((64, 64)))
     assert difference(matrices(other, image((64, 64))), expected) < TOLERANCE

@@ -15,6 +15,7 @@ from torch.nn.functional import cosine_similarity
 
 from tests.helpers.checkpoints import randomise
 from tests.helpers.command_line import arrays, attnviz, meta
+from tests.helpers.versions import OLD_TRANSFORMERS
 
 SMALL = {
     "hidden_size": 64,
@@ -102,6 +103,8 @@ def feature_of(model, hidden):
 @pytest.mark.parametrize("target", ["class", "like"])
 def test_relevance_is_that_of_transformers(saved, pictures, tmp_path, method, target):
     model, folder, prefix = saved
+    if OLD_TRANSFORMERS and target == "like":
+        pytest.skip("this version of transformers may norm the last hidden state")
     first, second = pictures
     reads = np.eye(16 + prefix)[0]
     if target == "class":

@@ -22,6 +22,7 @@ from attnviz.engines.ray.connect import Pool, pool
 from attnviz.engines.ray.tasks import Job, _guarded, packed, unpacked
 from attnviz.errors import UsageError
 from tests.helpers.planted import tiny_vit
+from tests.helpers.versions import WITHOUT_SYMPY
 
 
 def ray_with(*nodes):
@@ -117,6 +118,7 @@ print(type(worker._stage.model.module).__name__, "timm" in sys.modules)
 """
 
 
+@WITHOUT_SYMPY
 def test_the_process_of_a_model_starts_without_the_compiler(tmp_path):
     """A process of its own, in which the model arrives as it does from Ray."""
     model = tiny_vit()

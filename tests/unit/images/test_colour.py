@@ -179,7 +179,11 @@ def test_cmyk_goes_through_its_profile(tmp_path: Path) -> None:
     assert result.notes == ("colours converted from made by hand to sRGB",)
 
 
-@pytest.mark.parametrize("profile", [b"garbage", srgb_profile()[:200], grey_ink_profile()])
+@pytest.mark.parametrize(
+    "profile",
+    [b"garbage", srgb_profile()[:200], grey_ink_profile()],
+    ids=["garbage", "cut off", "of ink"],  # profiles hold the time: processes would differ
+)
 def test_profile_that_cannot_be_used_is_ignored_and_said(tmp_path: Path, profile: bytes) -> None:
     pixels = scene(8, 8)
     result = read(tmp_path, encoded(Image.fromarray(pixels), "TIFF", icc_profile=profile))

@@ -28,6 +28,7 @@ from tests.helpers.pictures import (
     scene,
     stored_for,
 )
+from tests.helpers.versions import older_than
 
 SAMPLES = Path(__file__).parents[3] / "sample_images"
 
@@ -286,7 +287,7 @@ def test_limit_is_the_callers_and_not_pillows(
             assert "20x30" in str(refusal(tmp_path, "a.bin", data, 599))
         assert Image.MAX_IMAGE_PIXELS == 10
         # These hold to Pillow's limit themselves: at least it is said.
-        for form in ("TIFF", "WEBP"):
+        for form in ("TIFF",) if older_than("pillow", "12") else ("TIFF", "WEBP"):
             data = encoded(Image.fromarray(pixels), form)
             assert "larger than Pillow decodes" in str(refusal(tmp_path, "a.bin", data, 600))
 

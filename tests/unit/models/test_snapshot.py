@@ -11,6 +11,7 @@ from attnviz.attention.capture import capture
 from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.models.training import snapshot_backbone, undisturbed
 from tests.helpers.checkpoints import pixels, randomise, undrawn
+from tests.helpers.versions import NEW_TRANSFORMERS
 
 TOLERANCE = 1e-5
 
@@ -32,6 +33,7 @@ TEXT = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
 BOTH = {"vision_config": TOWER, "text_config": TEXT, "attn_implementation": "eager"}
 
 
+@NEW_TRANSFORMERS
 @pytest.mark.parametrize(
     ("make", "config", "prefix"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from attnviz.models import without_compiler as stand_in
 from attnviz.models.without_compiler import without_compiler
+from tests.helpers.versions import WITHOUT_SYMPY
 
 PACKAGE = {
     "toolbox/__init__.py": "",
@@ -201,6 +202,7 @@ print("compiled")
 """
 
 
+@WITHOUT_SYMPY
 @pytest.mark.parametrize(
     "backends",
     [

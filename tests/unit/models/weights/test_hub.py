@@ -11,6 +11,7 @@ from huggingface_hub import constants
 
 from attnviz.errors import CheckpointError
 from attnviz.models.weights import hub
+from tests.helpers.hub import point_at
 
 REPOSITORY = "timm/vit_small_patch8_224.dino"
 
@@ -22,15 +23,6 @@ def no_cache(tmp_path, monkeypatch):
     for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
-
-
-def point_at(monkeypatch, port):
-    here = f"http://127.0.0.1:{port}"
-    monkeypatch.setattr(constants, "ENDPOINT", here)
-    # Composed when the hub's client is imported; left as it is, the name of the real hub is asked.
-    monkeypatch.setattr(
-        constants, "HUGGINGFACE_CO_URL_TEMPLATE", here + "/{repo_id}/resolve/{revision}/{filename}"
-    )
 
 
 @pytest.fixture
