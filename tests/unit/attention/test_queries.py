@@ -13,10 +13,12 @@ from attnviz.attention.checks import check_request
 from attnviz.attention.maps import heads_maps, layers_maps
 from attnviz.attention.pooling import pooling_call, pooling_weights, read_weights
 from attnviz.attention.rollout import rollout_maps
+from attnviz.attention.score import score_maps
 from attnviz.domain import Query, RolloutOptions
-from attnviz.domain.kinds import HeadsRequest, LayersRequest, RolloutRequest
+from attnviz.domain.kinds import HeadsRequest, LayersRequest, RolloutRequest, ScoreRequest
 from attnviz.errors import UnsupportedModelError, UsageError
 from tests.helpers.planted import backbone_of, dense_attention, tiny_vit
+from tests.helpers.writer_neurons import neuron_list, with_hash
 
 BATCH = torch.randn(2, 3, 32, 24, generator=torch.Generator().manual_seed(0))  # 4 x 3 patches
 NO_DISCARD = RolloutOptions(discard_ratio=0.0)
@@ -223,3 +225,30 @@ def test_pooling_of_the_eva_family():
         4,
         3,
     )
+
+
+@pytest.mark.parametrize("include_prefix", [False, True])
+@pytest.mark.parametrize("registers", [0, 2])
+def test_pooling_reads_test_time_registers_only_where_it_reads_registers(registers, include_prefix):
+    plain = with_hash(pooled_vit(registers=registers, include_prefix=include_prefix))
+    model = plain.with_test_registers(neuron_list((0, 3), (1, 5)), 2)
+    weights = pooling_weights(model, BATCH)
+    assert weights.shape[-1] == registers + 2 + 12
+    np.testing.assert_allclose(weights.sum(dim=-1), 1, atol=1e-5)
+    assert bool((weights[..., : registers + 2] > 0).all()) is include_prefix
+    (maps, _) = heads_maps(model, BATCH, HeadsRequest(query=Query.POOL))
+    assert (maps.prefix.shape, maps.attention.shape) == ((4, registers + 2), (4, 4, 3))
+
+
+def test_queries_and_pruning_know_test_time_registers():
+    plain = with_hash(tiny_vit(registers=1))
+    model = plain.with_test_registers(neuron_list((0, 3), (1, 5)), 2)
+    matrices = dense_attention(model, BATCH).double().numpy()  # L, B, H, N, N
+    (maps, _) = heads_maps(model, BATCH, HeadsRequest(1, query=Query("r3")))  # the second of two
+    np.testing.assert_allclose(maps.attention.reshape(2, -1), matrices[1, 0, :, 3, 4:], atol=1e-5)
+    (scores, _) = score_maps(model, BATCH, ScoreRequest(layers="all", keep_ratio=(0.75, 0.5, 0.25)))
+    assert [row["left"] for row in scores.rows()] == [12, 9, 6]
+    a = matrices[0, 0]
+    score = a[:, 0, 4:] * a[:, 4:, 0].mean(axis=1, keepdims=True)
+    score = (score + a[:, 0, :1] * a[:, 4:, 4:].mean(axis=1)).mean(axis=0)
+    np.testing.assert_allclose(scores.steps[0].score.ravel(), score, rtol=1e-4)
