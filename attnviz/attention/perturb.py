@@ -16,11 +16,11 @@ from torch.nn.functional import conv2d, pad
 
 from attnviz.attention.capture import NOT_FINITE_HINT, AttentionModel
 from attnviz.attention.faithful_cost import images_in_a_pass
-from attnviz.domain import Baseline, ModelInfo
+from attnviz.domain import Baseline, ModelInfo, Size
 from attnviz.errors import AttentionError
 
 if TYPE_CHECKING:
-    from attnviz.domain import BoolArray
+    from attnviz.domain import BoolArray, IntArray
 
 BLUR_SIGMA = 10 / 224
 """Standard deviation of the blur in units of the shorter side."""
@@ -59,10 +59,8 @@ class HiddenCells:
         asked = [(_key(baseline, cells), baseline, cells) for baseline, cells in hidden]
         new = {key: (b, cells) for key, b, cells in asked if key not in self._known}
         keys = list(new)
-        patch = self._model.info.patch
-        height, width = self._image.shape[-2:]
-        tokens = self._model.info.prefix + (height // patch) * (width // patch)
-        size = images_in_a_pass(tokens)
+        rows, columns = self.info.grid_of(Size(*self._image.shape[-2:]))
+        size = images_in_a_pass(self.info.prefix + rows * columns)
         for start in range(0, len(keys), size):
             part = keys[start : start + size]
             batch = torch.stack([self._with_hidden(*new[key]) for key in part])
@@ -78,15 +76,28 @@ class HiddenCells:
     def _with_hidden(self, baseline: Baseline, cells: BoolArray) -> Tensor:
         if baseline not in self._painted:
             self._painted[baseline] = painted(self._image, baseline, self._black)
-        patch = self._model.info.patch
-        mask = torch.from_numpy(cells).to(self._image.device)
-        mask = mask.repeat_interleave(patch, 0).repeat_interleave(patch, 1)  # h, w
+        rows, columns = (
+            cells_of_pixels(pixels, count, self.info)
+            for pixels, count in zip(self._image.shape[-2:], cells.shape, strict=True)
+        )
+        mask = torch.from_numpy(cells[np.ix_(rows, columns)]).to(self._image.device)  # h, w
         return torch.where(mask, self._painted[baseline], self._image)
 
 
 def _key(baseline: Baseline, cells: BoolArray) -> Hashable:
     """Nothing hidden is the same whatever would hide it."""
     return (baseline, np.packbits(cells).tobytes()) if cells.any() else None
+
+
+def cells_of_pixels(pixels: int, cells: int, info: ModelInfo) -> IntArray:
+    """The row or column of cells that each of the pixels belongs to.
+
+    Where patches overlap, pixels at the edges belong to the nearest cell, so that hiding all cells
+    hides the whole image.
+    """
+    edge = (info.patch - info.step) / 2
+    found = np.floor((np.arange(pixels) + 0.5 - edge) / info.step).astype(np.int64)
+    return np.minimum(np.maximum(found, 0), cells - 1)
 
 
 def painted(image: Tensor, baseline: Baseline, black: Sequence[float]) -> Tensor:

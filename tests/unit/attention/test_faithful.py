@@ -23,7 +23,7 @@ from attnviz.attention.faithful import (
     score_of,
 )
 from attnviz.attention.faithful_cost import images_in_a_pass, most_passes
-from attnviz.attention.perturb import BLUR_SIGMA, HiddenCells, painted
+from attnviz.attention.perturb import BLUR_SIGMA, HiddenCells, cells_of_pixels, painted
 from attnviz.domain import Baseline
 from attnviz.domain.kinds import FaithfulRequest, HeadsRequest, RelevanceRequest, RolloutRequest
 from attnviz.domain.kinds.faithful import RANDOM_ORDERS
@@ -382,3 +382,16 @@ def test_what_this_model_cannot_honour(vit, options, said):
 def test_one_logit_has_no_probability(vit):
     with pytest.raises(UsageError, match="no probability of a class"):
         check_faithful(with_classifier(vit, classes=1).info, FaithfulRequest(class_index=0))
+
+
+@pytest.mark.parametrize(
+    ("stride", "cells", "expected"),
+    [
+        (8, 2, [0] * 8 + [1] * 8),
+        # Cells of 4 px from 2 px on: two pixels at either edge belong to the nearest.
+        (4, 3, [0] * 6 + [1] * 4 + [2] * 6),
+    ],
+)
+def test_overlapping_patches_hide_their_cells_and_the_edges(stride, cells, expected):
+    info = replace(tiny_vit().info, patch=8, stride=stride)
+    assert cells_of_pixels(16, cells, info).tolist() == expected
