@@ -27,6 +27,7 @@ from attnviz.domain import (
     DEFAULT_RESIDUAL,
     Baseline,
     Descriptor,
+    Direction,
     DiscardOrder,
     DiscoverMaps,
     DiscoverMethod,
@@ -341,14 +342,16 @@ def heads(
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
         distance: Also what takes the whole matrix: attention distance, attention to CLS, entropies.
-        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+        query: Whose rows: ``"cls"``, ``"mean"`` over all patches, ``"pool"`` (the latent query of
+            attention pooling), or a register: ``"r1"``, ``"r2"``, ... .
 
     Returns:
         attention (H, gh, gw), prefix (H, P), entropy (H,) in nats, distance (H,) in input pixels.
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, or no attention pooling, that the query
+            stands for.
         AttentionError: The captured attention breaks an invariant.
     """
     request = HeadsRequest(layer, _indices(heads), distance=distance, query=Query(query))
@@ -363,6 +366,7 @@ def layers(
     heads: Sequence[int] | None = None,
     distance: bool = True,
     query: Query | str = Query.CLS,
+    sinks: bool = False,
 ) -> LayersMaps:
     """The CLS attention of every layer.
 
@@ -372,19 +376,22 @@ def layers(
         layers: Indices of layers, from 0; None means all.
         heads: Indices of heads, from 0; None means all.
         distance: Also the attention distance, which takes the whole matrices.
-        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+        query: Whose rows: ``"cls"``, ``"mean"`` over all patches, ``"pool"`` (the latent query of
+            attention pooling), or a register: ``"r1"``, ``"r2"``, ... .
+        sinks: Also the attention that every token receives, and the norm of its value.
 
     Returns:
         attention (L, H, gh, gw), prefix (L, H, P), entropy (L, H) in nats, distance (L, H) in
-        input pixels.
+        input pixels. With ``sinks`` received and value_norms (L, H, N).
 
     Raises:
         UsageError: Layer or head out of range.
-        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, or no attention pooling, that the query
+            stands for.
         AttentionError: The captured attention breaks an invariant.
     """
     request = LayersRequest(
-        _indices(layers), _indices(heads), distance=distance, query=Query(query)
+        _indices(layers), _indices(heads), distance=distance, query=Query(query), sinks=sinks
     )
     return _one(model, image, request, LayersMaps)
 
@@ -415,14 +422,16 @@ def rollout(  # noqa: PLR0913 - the options of a rollout
         start_layer: First layer of the product, from 0.
         heads: Indices of heads, from 0; None means all.
         depths: Also the rollout after these layers.
-        query: Whose rows: ``"cls"``, or ``"mean"`` over all patches.
+        query: Whose rows: ``"cls"``, ``"mean"`` over all patches, ``"pool"`` (the latent query of
+            attention pooling), or a register: ``"r1"``, ``"r2"``, ... .
 
     Returns:
         rollout (gh, gw) and prefix (P,), which together sum to 1; at_depth (K, gh, gw).
 
     Raises:
         UsageError: A ratio, layer or head out of range.
-        UnsupportedModelError: The model has no CLS token, and the query is ``"cls"``.
+        UnsupportedModelError: The model has no CLS token, or no attention pooling, that the query
+            stands for.
         AttentionError: The captured attention breaks an invariant.
     """
     options = RolloutOptions(
@@ -440,6 +449,7 @@ def patch(
     heads: Sequence[int] | None = None,
     cells: Sequence[tuple[int, int]] = (),
     points: Sequence[tuple[float, float]] = (),
+    direction: Direction | str = Direction.FROM,
 ) -> PatchMaps:
     """The attention of chosen patches; without any, of the centre patch of each quadrant.
 
@@ -450,16 +460,20 @@ def patch(
         heads: Indices of heads, from 0; None means all.
         cells: Patches as (row, column) in the grid, from 0.
         points: Patches as (x, y) in pixels of the original image.
+        direction: ``"from"``: what the patches look at; ``"to"``: what looks at them.
 
     Returns:
-        attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H) in nats, cells (Q, 2).
+        attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H) in nats, cells (Q, 2). To the
+        patches: received (Q, H), the sum over all tokens, in place of entropy.
 
     Raises:
         UsageError: Layer or head out of range.
         ImageError: A cell or point lies outside the grid.
         AttentionError: The captured attention breaks an invariant.
     """
-    request = PatchRequest(layer, _indices(heads), tuple(cells), tuple(points))
+    request = PatchRequest(
+        layer, _indices(heads), tuple(cells), tuple(points), direction=Direction(direction)
+    )
     return _one(model, image, request, PatchMaps)
 
 
@@ -469,7 +483,9 @@ def score(
     *,
     layer: int = -1,
     heads: Sequence[int] | None = None,
-    keep_ratio: float = DEFAULT_KEEP_RATIO,
+    keep_ratio: float | tuple[float, ...] = DEFAULT_KEEP_RATIO,
+    lfe: bool = False,
+    layers: Sequence[int] | Literal["all"] | None = None,
 ) -> ScoreMaps:
     """The token score of VTC-LFC (Wang et al. 2022, equation 8 as its code computes it).
 
@@ -478,17 +494,25 @@ def score(
         image: A prepared image, or one as ``prepare`` takes it.
         layer: From 0; negative counts from the end.
         heads: Indices of heads, from 0; None means all.
-        keep_ratio: Share of the patches that are kept, highest first, in (0, 1].
+        keep_ratio: Share of the patches that are kept, highest first, in (0, 1]. With ``layers``
+            also several, for equal runs of these layers, none higher than the one before it.
+        lfe: Multiply the score by the low-frequency energy of the patches.
+        layers: Prune in these layers, or in ``"all"``, each on the patches that are left; None:
+            only score ``layer``.
 
     Returns:
-        score (gh, gw), the sum of cls_term and patch_term (gh, gw), and kept (gh, gw) bool.
+        score (gh, gw), the sum of cls_term and patch_term (gh, gw), and kept (gh, gw) bool; lfe
+        (gh, gw). With ``layers`` those of the last layer, and in ``steps`` those of each.
 
     Raises:
         UsageError: Layer, head or ratio out of range.
-        UnsupportedModelError: The model has no CLS token.
+        UnsupportedModelError: The model has no CLS token, or it does not allow ``lfe`` or
+            ``layers``.
         AttentionError: The captured attention breaks an invariant.
     """
-    return _one(model, image, ScoreRequest(layer, _indices(heads), keep_ratio), ScoreMaps)
+    chosen = layers if layers is None or layers == "all" else tuple(layers)
+    request = ScoreRequest(layer, _indices(heads), keep_ratio, lfe, chosen)
+    return _one(model, image, request, ScoreMaps)
 
 
 def relevance(

@@ -213,7 +213,30 @@ def patch_mean_row(call: AttentionCall, prefix: int) -> Tensor:
     return total / (tokens - prefix)
 
 
-def row_sum(block: RowBlock, skip: int = 0) -> Tensor:
-    """Sum of a block's rows of attention from the ``skip``-th on: (H, N)."""
+def columns(call: AttentionCall, index: Tensor) -> Tensor:
+    """Attention of all tokens to the tokens ``index`` (Q,), per head of one image: (H, Q, N)."""
+    _, heads, tokens, _ = call.query.shape
+    found = torch.empty(heads, len(index), tokens, device=call.query.device)
+    for block in row_blocks(call):
+        found[:, :, block.rows] = (block.weights[..., index] / block.totals).transpose(1, 2)
+    return found
+
+
+def weighted_row(call: AttentionCall, weights: Tensor) -> Tensor:
+    """Sum of the rows of one image, each times its weight (N,): per head (H, N) float32."""
+    _, heads, tokens, _ = call.query.shape
+    total = torch.zeros(heads, tokens, device=call.query.device)
+    for block in row_blocks(call):
+        total += row_sum(block, weights=weights)
+    return total
+
+
+def row_sum(block: RowBlock, skip: int = 0, weights: Tensor | None = None) -> Tensor:
+    """Sum of a block's rows of attention from the ``skip``-th on: (H, N).
+
+    weights (N,): of each row of the matrix in the sum; None: 1.
+    """
     shares = block.totals[:, skip:].reciprocal().transpose(-2, -1)  # H, 1, R
+    if weights is not None:
+        shares = shares * weights[block.rows][skip:]
     return (shares @ block.weights[:, skip:])[:, 0]

@@ -51,8 +51,15 @@ class AttentionModel(Protocol):
     def head(self) -> Classifier | None:
         """The classifier that came with the weights, if any."""
 
+    @property
+    def attention_pool(self) -> nn.Module | None:
+        """The pooling of the tokens by latent queries, if the weights have one."""
+
     def run(self, batch: Tensor) -> Tensor:
         """The plain forward pass of a (B, 3, h, w) batch to its (B, N, width) tokens."""
+
+    def pool(self, tokens: Tensor) -> Tensor:
+        """The model's own pooling of the tokens that ``run`` returns: (B, width)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +190,8 @@ def check_output(ours: Tensor, own: Tensor, call: AttentionCall) -> float:
     return difference
 
 
-class _Stop(Exception):  # noqa: N818 - a signal, not an error
-    """Ends the pass after the last layer needed."""
+class EndOfPass(Exception):  # noqa: N818 - a signal, not an error
+    """Ends a pass early: after the last layer needed, or raised in a hook of a caller."""
 
 
 class _Interception(TorchFunctionMode):
@@ -211,7 +218,7 @@ class _Interception(TorchFunctionMode):
         with torch.autocast(call.query.device.type, enabled=False):
             output = self.handler(call)
             if self.layer == self.last:
-                raise _Stop
+                raise EndOfPass
             return call.fused() if output is None else output
 
 
@@ -243,38 +250,76 @@ def _read_call(
     )
 
 
-def capture(model: AttentionModel, batch: Tensor, last: int, handler: Handler) -> None:
+def capture(
+    model: AttentionModel,
+    batch: Tensor,
+    last: int,
+    handler: Handler,
+    tokens: Callable[[], int] | None = None,
+) -> None:
     """Run the model on a batch up to the attention of layer ``last``, passing each to ``handler``.
 
     batch: (B, 3, h, w) float32, on the model's device. Blocks after ``last`` and the
-    rest of that block do not run.
+    rest of that block do not run. tokens: how many there should be at each call, where that is not
+    the number of all tokens.
 
     Raises:
         AttentionError: The token count is not prefix + grid.
         UnsupportedModelError: A block does not call attention exactly once.
     """
-    with torch.inference_mode(), intercepted(model, batch, last, handler):
+    with torch.inference_mode(), intercepted(model, batch, last, handler, tokens):
         try:
             model.run(batch)
-        except _Stop:
+        except EndOfPass:
             return
     raise UnsupportedModelError(
         f"{model.info.name}: layer {last} was never reached", "this model is not a plain ViT"
     )
 
 
+def module_attention(
+    module: nn.Module | None, run: Callable[[], object], layer: int, name: str
+) -> AttentionCall:
+    """The one attention call of a module outside the blocks, while ``run`` runs.
+
+    layer: by which errors name it.
+
+    Raises:
+        UnsupportedModelError: There is no module, or it does not attend exactly once.
+    """
+    calls: list[AttentionCall] = []
+    interception = _Interception(calls.append, last=-1)
+    interception.layer = layer
+    modules = () if module is None else (module,)
+    with torch.inference_mode(), _fused(modules), interception:
+        run()
+    if module is None or len(calls) != 1:
+        raise UnsupportedModelError(
+            f"{name}: its pooling calls scaled dot product attention {len(calls)} times, not once"
+        )
+    return calls[0]
+
+
 @contextmanager
 def intercepted(
-    model: AttentionModel, batch: Tensor, last: int, handler: Handler
+    model: AttentionModel,
+    batch: Tensor,
+    last: int,
+    handler: Handler,
+    tokens: Callable[[], int] | None = None,
 ) -> Iterator[None]:
-    """Pass every attention call to ``handler`` while active; the pass ends after layer ``last``."""
+    """Pass every attention call to ``handler`` while active; the pass ends after layer ``last``.
+
+    tokens: see ``capture``.
+    """
     info, layout = model.info, layout_of(model, batch)
 
     def checked(call: AttentionCall) -> Tensor | None:
-        if not call.query.shape[-2] == call.key.shape[-2] == layout.tokens:
+        expected = layout.tokens if tokens is None else tokens()
+        if not call.query.shape[-2] == call.key.shape[-2] == expected:
             raise AttentionError(
                 f"layer {call.layer} attends over {call.key.shape[-2]} tokens, expected "
-                f"{info.prefix} prefix tokens and {layout.grid} patches ({layout.tokens})"
+                f"{info.prefix} prefix tokens and {layout.grid} patches ({expected})"
             )
         return handler(call)
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.choose import (
+    choose_heads,
+    choose_layer,
+    choose_layers,
+    choose_pool_heads,
+    need_cls,
+    need_query,
+)
 from attnviz.domain import Query, RelevanceMethod
 from attnviz.domain.kinds import RelevanceRequest, kind_of
 from attnviz.domain.kinds.faithful import head_of
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
         CommandRequest,
         FaithfulRequest,
         FeaturesRequest,
+        HeadsRequest,
         LayersRequest,
         MatchRequest,
         RolloutRequest,
@@ -43,9 +52,32 @@ def check_layer_and_heads(info: ModelInfo, request: Any) -> None:
     """
     choose_heads(info, request.heads)
     if request.needs_cls:
-        need_cls(info, Query.CLS)
+        need_cls(info)
+    if hasattr(request, "query"):
+        need_query(info, request.query)
     if hasattr(request, "layer"):
         choose_layer(info, request.layer)
+
+
+def check_heads(info: ModelInfo, request: HeadsRequest) -> None:
+    """As ``check_layer_and_heads``; of attention pooling, its own heads, and no layer.
+
+    Raises:
+        UsageError: A layer where the attention is that of the pooling, after all layers.
+    """
+    if request.query is not Query.POOL:
+        check_layer_and_heads(info, request)
+        return
+    need_query(info, request.query)
+    # Of a model that is not loaded yet it is known only that there may be such heads, not how many.
+    if request.heads is not None:
+        choose_pool_heads(info, request.heads)
+    if request.layer != type(request).layer:
+        raise UsageError(
+            f"--layer {request.layer} with --query pool: the pooling reads the tokens after the "
+            "last layer",
+            "leave out --layer, or use `attnviz layers --query pool`",
+        )
 
 
 def check_layer(info: ModelInfo, request: Any) -> None:
@@ -86,9 +118,45 @@ def check_rollout_options(options: RolloutOptions) -> None:
 
 
 def check_score(info: ModelInfo, request: ScoreRequest) -> None:
-    """As ``check_layer_and_heads``; the keep ratio in (0, 1]."""
+    """As ``check_layer_and_heads``; keep ratios in (0, 1], and layers that go with them."""
     check_layer_and_heads(info, request)
-    check_keep_ratio(request.keep_ratio)
+    choose_pruning(info, request)
+
+
+def choose_pruning(info: ModelInfo, request: ScoreRequest) -> dict[int, float]:
+    """The keep ratio of each scored layer, layers ascending.
+
+    Several ratios are for equal runs of the layers: of 12 layers and 3 ratios, the first is that of
+    the first four.
+
+    Raises:
+        UsageError: A layer or ratio out of range, both --layer and --layers, more ratios than
+            layers, or patches that would have to come back.
+    """
+    ratios = request.keep_ratios
+    for ratio in ratios:
+        check_keep_ratio(ratio)
+    if request.layers is None:
+        if len(ratios) > 1:
+            raise UsageError(
+                f"--keep-ratio: {len(ratios)} ratios, but only one layer",
+                "add --layers all, or the layers to prune in, e.g. --layers 3,6,9",
+            )
+        return {choose_layer(info, request.layer): ratios[0]}
+    if request.layer != type(request).layer:
+        raise UsageError("--layer and --layers exclude each other", "leave out one of them")
+    layers = choose_layers(info, None if request.layers == "all" else request.layers)
+    if len(ratios) > len(layers):
+        raise UsageError(
+            f"--keep-ratio: {len(ratios)} ratios for {len(layers)} layers",
+            "give one ratio, or at most one a layer",
+        )
+    if any(before < after for before, after in pairwise(ratios)):
+        raise UsageError(
+            "--keep-ratio: a ratio is higher than the one before it",
+            "ratios are shares of all patches, and patches that are dropped do not come back",
+        )
+    return {layer: ratios[index * len(ratios) // len(layers)] for index, layer in enumerate(layers)}
 
 
 def check_keep_ratio(keep_ratio: float) -> None:

@@ -59,7 +59,10 @@ def cls_contributions(
 
     def handle(call: AttentionCall) -> None:
         block: Any = model.blocks[call.layer]
-        weight, bias = _projection(block, model.info.name)
+        projection = output_projection(block)
+        if projection is None:
+            raise _unsupported(model.info.name)
+        weight, bias = projection
         attention = call.rows(call.first_token)[:, :, 0, :, None]  # B, H, N, 1
         parts = attention * call.value.float()  # B, H, N, d
         _, total, _, width = parts.shape
@@ -100,11 +103,14 @@ def check_norm(norm: nn.Module, name: str) -> None:
         )
 
 
-def _projection(block: Any, name: str) -> tuple[Tensor, Tensor]:
-    """Weight (width, H d) and bias (width,) that project a block's heads, layer scale included."""
+def output_projection(block: Any) -> tuple[Tensor, Tensor] | None:
+    """Weight (width, H d) and bias (width,) that project a block's heads, layer scale included.
+
+    None for blocks that do not project their attention once and have a second norm.
+    """
     linear = getattr(getattr(block, "attn", None), "proj", None)
     if not isinstance(linear, nn.Linear) or not hasattr(block, "norm2"):
-        raise _unsupported(name)
+        return None
     scale = getattr(getattr(block, "ls1", None), "gamma", getattr(block, "gamma_1", None))
     gamma = torch.ones_like(linear.weight[:, 0]) if scale is None else scale
     bias = torch.zeros_like(gamma) if linear.bias is None else linear.bias

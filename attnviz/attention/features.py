@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.attention.arrays import as_array, layout_of
-from attnviz.attention.capture import NOT_FINITE_HINT, AttentionModel
+from attnviz.attention.capture import NOT_FINITE_HINT, AttentionModel, EndOfPass
 from attnviz.attention.checks import check_features
 from attnviz.attention.choose import choose_layer
 from attnviz.attention.maps import heads_maps
@@ -32,10 +32,6 @@ class _Foreground:
 
     mask: BoolArray
     first: FloatArray
-
-
-class _Stop(Exception):  # noqa: N818 - a signal, not an error
-    """Ends the pass after the layer whose tokens are needed."""
 
 
 def features_maps(
@@ -103,14 +99,14 @@ def output_tokens(
     def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
         outputs.append(output)
         if layer is not None:
-            raise _Stop
+            raise EndOfPass
 
     handle = model.blocks[-1 if layer is None else layer].register_forward_hook(keep)
     final = None
     try:
         with torch.inference_mode():
             final = model.run(batch)
-    except _Stop:
+    except EndOfPass:
         pass
     finally:
         handle.remove()

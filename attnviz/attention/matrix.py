@@ -84,6 +84,7 @@ class _LayerSums:
         self.attention = BlockMeans(count, self.edges)
         self.entropy = torch.zeros(count, tokens, device=device)
         self.to_first = torch.zeros(count, tokens, device=device)
+        self.received = torch.zeros(count, tokens, device=device)
         self.range = np.tile(np.array([np.inf, -np.inf], np.float32), (count, 1))
         self.whole: tuple[FloatArray, FloatArray] | None = None
         if whole:
@@ -96,6 +97,7 @@ class _LayerSums:
             weights = block.attention[head]
             self.entropy[index, block.rows] = -torch.xlogy(weights, weights).sum(dim=-1) + 0.0
             self.to_first[index, block.rows] = weights[:, 0]
+            self.received[index] += weights.sum(dim=0)
             logits, attention = as_array(block.logits[head]), as_array(weights)
             self.logits.add(index, block.rows, logits)
             self.attention.add(index, block.rows, attention)
@@ -156,6 +158,7 @@ def _maps(
         drawn=tuple(heads[index] for index in drawn),
         logits=sums.whole[0] if sums.whole else None,
         attention=sums.whole[1] if sums.whole else None,
+        received=as_array(sums.received),
     )
 
 

@@ -21,6 +21,7 @@ from attnviz.domain.kinds import (
     MatrixRequest,
     RelevanceRequest,
     RolloutRequest,
+    ScoreRequest,
     kind_of,
 )
 from attnviz.domain.options import resolve
@@ -36,6 +37,10 @@ its norms, attention and activation, and a gradient. Measured: 13 in plain block
 
 CONTRIBUTION_WIDTHS = 4
 """Floats a token that contributions to CLS need besides the pass, in the same units."""
+
+SPECTRUM_BYTES = 56
+"""Bytes a token and channel at the peak of the low-frequency energy: the tokens in float64, their
+spectrum, and what is filtered of it, each of complex numbers of 16 bytes."""
 
 MAX_CELLS = 1000
 """Blocks of patches along each side of a drawn matrix, at most: a page at 300 dpi has fewer pixels
@@ -141,6 +146,11 @@ def relevance_bytes(info: ModelInfo, tokens: int, request: RelevanceRequest) -> 
     if request.method is RelevanceMethod.CONTRIBUTION:
         return 4 * CONTRIBUTION_WIDTHS * info.width * tokens
     return 4 * KEPT_WIDTHS * info.width * tokens * info.depth
+
+
+def score_bytes(info: ModelInfo, tokens: int, request: ScoreRequest) -> int:
+    """What the Fourier transforms of the low-frequency energy take beyond the pass, in bytes."""
+    return SPECTRUM_BYTES * info.width * tokens if request.lfe else 0
 
 
 def faithful_bytes(info: ModelInfo, tokens: int, request: FaithfulRequest) -> int:

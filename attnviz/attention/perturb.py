@@ -94,7 +94,7 @@ def painted(image: Tensor, baseline: Baseline, black: Sequence[float]) -> Tensor
     if baseline is Baseline.BLUR:
         return blurred(image, BLUR_SIGMA * min(image.shape[-2:]))
     if baseline is Baseline.MEAN:
-        colour = image.double().mean(dim=(1, 2)).to(image.dtype)
+        colour = image.mean(dim=(1, 2))
     else:
         colour = torch.tensor(list(black), dtype=image.dtype, device=image.device)
     return colour[:, None, None].expand_as(image)

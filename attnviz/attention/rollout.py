@@ -22,7 +22,13 @@ from attnviz.attention.arrays import TokenLayout, as_array, head_index, layout_o
 from attnviz.attention.blocks import patch_mean_row, row_blocks
 from attnviz.attention.capture import AttentionCall, AttentionModel, capture
 from attnviz.attention.checks import check_rollout_options
-from attnviz.attention.choose import choose_heads, choose_layer, choose_layers, need_cls
+from attnviz.attention.choose import (
+    choose_heads,
+    choose_layer,
+    choose_layers,
+    need_query,
+    query_token,
+)
 from attnviz.attention.layer_matrix import (
     Fuser,
     LayerMatrix,
@@ -31,6 +37,7 @@ from attnviz.attention.layer_matrix import (
     pool_of,
     push_rows,
 )
+from attnviz.attention.pooling import pooling_weights, read_weights
 from attnviz.domain import Fusion, Query, RolloutMaps, RolloutOptions
 from attnviz.domain.kinds import RolloutRequest
 
@@ -45,7 +52,8 @@ def rollout_maps(
 
     Raises:
         UsageError: An option out of range.
-        UnsupportedModelError: The model has no CLS token and the query is ``cls``.
+        UnsupportedModelError: The model has no CLS token, or no attention pooling, that the query
+            stands for.
     """
     plan = _plan(model, batch, request)
     recordings = _record(model, batch, plan)
@@ -58,11 +66,13 @@ class _Plan:
     """A request resolved against a model and the size of its input.
 
     ``options`` has the start layer's index from 0. ``depths`` (K) ascend to the last layer.
-    ``keep``: whether the fused matrices of all layers are kept.
+    ``keep``: whether the fused matrices of all layers are kept. ``token``: the index of the token
+    whose row the query is; None for means over tokens.
     """
 
     options: RolloutOptions
     query: Query
+    token: int | None
     heads: tuple[int, ...]
     depths: tuple[int, ...]
     layout: TokenLayout
@@ -78,10 +88,10 @@ class _Plan:
     def needs_last_matrix(self) -> bool:
         """Whether more than one row of the last layer is needed.
 
-        It meets a vector with a single entry, CLS, unless the query is the mean; but to discard,
-        the whole matrix is looked at.
+        It meets a vector with a single entry, unless the query is a mean over tokens; but to
+        discard, the whole matrix is looked at.
         """
-        return self.options.discard_ratio > 0 or self.query is Query.MEAN
+        return self.options.discard_ratio > 0 or self.token is None
 
     def keeps(self, layer: int) -> bool:
         """Whether a layer is kept as a matrix."""
@@ -92,17 +102,19 @@ class _Plan:
 class _Recording:
     """The layers of one image from the start layer on: as matrices, or as calls to make them from.
 
-    The call of the last layer is always there.
+    The call of the last layer is always there. ``start`` (N,): the weights with which tokens are
+    read, where the query is the attention pooling.
     """
 
     matrices: dict[int, LayerMatrix] = field(default_factory=dict)
     calls: dict[int, AttentionCall] = field(default_factory=dict)
+    start: Tensor | None = None
 
 
 def _plan(model: AttentionModel, batch: Tensor, request: RolloutRequest) -> _Plan:
     info, options = model.info, request.options
     check_rollout_options(options)
-    need_cls(info, request.query)
+    need_query(info, request.query)
     start, last = choose_layer(info, options.start_layer), info.depth - 1
     depths = tuple(
         depth for depth in choose_layers(info, (*request.depths, last)) if depth >= start
@@ -112,6 +124,7 @@ def _plan(model: AttentionModel, batch: Tensor, request: RolloutRequest) -> _Pla
     return _Plan(
         replace(options, start_layer=start),
         request.query,
+        query_token(info, request.query),
         choose_heads(info, request.heads),
         depths,
         layout,
@@ -123,6 +136,9 @@ def _plan(model: AttentionModel, batch: Tensor, request: RolloutRequest) -> _Pla
 def _record(model: AttentionModel, batch: Tensor, plan: _Plan) -> list[_Recording]:
     """One pass of the model: what the rollout of each image is computed from."""
     recordings = [_Recording() for _ in range(batch.shape[0])]
+    if plan.query is Query.POOL:
+        starts = read_weights(model, pooling_weights(model, batch))
+        recordings = [_Recording(start=start) for start in starts]
 
     def handle(call: AttentionCall) -> Tensor | None:
         if call.layer < plan.options.start_layer:
@@ -154,7 +170,7 @@ def _record_layer(
 
 
 def _maps(plan: _Plan, recording: _Recording) -> RolloutMaps:
-    last_rows = _query_rows(recording.calls[plan.last], plan)
+    last_rows = _query_rows(plan, recording)
     rows = as_array(_roll(plan, recording, last_rows))  # K, N
     at_depth = plan.layout.to_grid(rows)
     prefix = plan.layout.prefix
@@ -172,12 +188,18 @@ def _maps(plan: _Plan, recording: _Recording) -> RolloutMaps:
     )
 
 
-def _query_rows(call: AttentionCall, plan: _Plan) -> Tensor:
-    """The row of the query in one layer of one image, of the chosen heads: (h, N)."""
-    if plan.query is Query.MEAN:
+def _query_rows(plan: _Plan, recording: _Recording) -> Tensor:
+    """The row of the query in the last layer of one image, of the chosen heads: (h, N).
+
+    Attention pooling comes after the last layer and reads by a row of its own: (1, N).
+    """
+    if recording.start is not None:
+        return recording.start[None]
+    call = recording.calls[plan.last]
+    if plan.token is None:
         rows = patch_mean_row(call, plan.layout.prefix)
     else:
-        rows = call.rows(call.first_token)[0, :, 0]
+        rows = call.rows(torch.tensor([plan.token], device=call.query.device))[0, :, 0]
     return rows[head_index(plan.heads, rows.device)]
 
 
@@ -186,9 +208,11 @@ def _roll(plan: _Plan, recording: _Recording, last_rows: Tensor) -> Tensor:
 
     last_rows (h, N): the query's row in the last layer, for the chosen heads.
     """
-    query = torch.zeros(plan.layout.tokens, device=last_rows.device)
-    if plan.query is Query.CLS:
-        query[0] = 1.0
+    query: Tensor = torch.zeros(plan.layout.tokens, device=last_rows.device)
+    if recording.start is not None:
+        query = recording.start
+    elif plan.token is not None:
+        query[plan.token] = 1.0
     else:
         query[plan.layout.prefix :] = 1.0 / plan.layout.patches
     vectors = query.repeat(len(plan.depths), 1)
@@ -196,8 +220,8 @@ def _roll(plan: _Plan, recording: _Recording, last_rows: Tensor) -> Tensor:
         # Depths ascend, so those that a layer belongs to are the last ones.
         first = sum(depth < layer for depth in plan.depths)
         active = vectors[first:]
-        if layer == plan.last and not plan.needs_last_matrix:
-            vectors[first:] = _pass_first_row(plan, last_rows, active)
+        if layer == plan.last and not plan.needs_last_matrix and plan.token is not None:
+            vectors[first:] = _pass_one_row(plan, plan.token, last_rows, active)
         else:
             vectors[first:] = _pass_layer(plan, recording, layer, active)
     return vectors
@@ -228,8 +252,8 @@ def _pass_call(plan: _Plan, call: AttentionCall, vectors: Tensor) -> Tensor:
     return out
 
 
-def _pass_first_row(plan: _Plan, rows: Tensor, vectors: Tensor) -> Tensor:
-    """``_pass_layer`` for vectors of which only token 0 is not zero; rows (h, N): its attention."""
+def _pass_one_row(plan: _Plan, token: int, rows: Tensor, vectors: Tensor) -> Tensor:
+    """``_pass_layer`` for vectors with one token that is not zero; rows (h, N): its attention."""
     if plan.options.fusion is Fusion.MEAN:
         fused = rows.mean(dim=0, keepdim=True)  # 1, N
     else:
@@ -237,5 +261,5 @@ def _pass_first_row(plan: _Plan, rows: Tensor, vectors: Tensor) -> Tensor:
         fused = reduce(rows, dim=0, keepdim=True)
     identity, weight = plan.options.residual, 1 - plan.options.residual
     out = torch.zeros_like(vectors)
-    push_rows(vectors, slice(0, 1), fused, identity, weight, out)
+    push_rows(vectors, slice(token, token + 1), fused, identity, weight, out)
     return out

@@ -18,16 +18,18 @@ from attnviz.domain import Size
 class StatsOptions:
     """Which statistics to compute; each is another pass over N x N values.
 
-    ``mean``: the mean row of the patch queries. ``distance``: the mean attention distance.
-    ``entropy``: of every row.
+    ``mean``: the mean row of the patch queries, or a weighted one of all. ``distance``: the mean
+    attention distance. ``entropy``: of every row. ``received``: the attention that each token
+    receives, its column's sum.
     """
 
     mean: bool = False
     distance: bool = False
     entropy: bool = False
+    received: bool = False
 
     def __bool__(self) -> bool:
-        return self.mean or self.distance or self.entropy
+        return self.mean or self.distance or self.entropy or self.received
 
 
 class MatrixStats:
@@ -37,12 +39,20 @@ class MatrixStats:
     """
 
     def __init__(
-        self, layout: TokenLayout, heads: int, options: StatsOptions, device: torch.device
+        self,
+        layout: TokenLayout,
+        heads: int,
+        options: StatsOptions,
+        device: torch.device,
+        weights: Tensor | None = None,
     ) -> None:
+        """Weights (N,): of each row in ``mean_row``; None: those of the patches, all the same."""
         shape = (heads, layout.tokens)
         self._layout = layout
+        self._weights = weights
         self.to_first = torch.zeros(shape, device=device)
         self._sum = torch.zeros(shape, device=device) if options.mean else None
+        self._received = torch.zeros(shape, device=device) if options.received else None
         self._entropy = torch.zeros(shape, device=device) if options.entropy else None
         self._distance = DistanceSums(layout, heads, device) if options.distance else None
 
@@ -67,11 +77,25 @@ class MatrixStats:
         rows, totals = block.rows, block.totals[..., 0]  # H, R
         self.to_first[:, rows] = block.weights[..., 0] / totals
         if self._sum is not None:
-            self._sum += row_sum(block, prefix_rows(rows, self._layout.prefix))
+            skip = prefix_rows(rows, self._layout.prefix) if self._weights is None else 0
+            self._sum += row_sum(block, skip, self._weights)
+        if self._received is not None:
+            self._received += row_sum(block)
         if self._entropy is not None and block.logits is not None:
             # -sum a ln a = ln(sum e^z) - sum a z: no logarithm of N x N values is needed.
             mean_logit = block.logits.mul_(block.weights).sum(dim=-1) / totals
             self._entropy[:, rows] = (totals.log() - mean_logit).clamp_min_(0.0)
+
+    @property
+    def received(self) -> Tensor:
+        """Attention that every token receives from all tokens: (H, N) float32, sum N.
+
+        Raises:
+            ValueError: The options exclude it.
+        """
+        if self._received is None:
+            raise ValueError("the statistics were made without the attention received")
+        return self._received
 
     @property
     def entropy(self) -> Tensor:
@@ -97,14 +121,14 @@ class MatrixStats:
 
     @property
     def mean_row(self) -> Tensor:
-        """Mean of the patch queries' rows: (H, N) float32.
+        """Mean of the patch queries' rows, or the weighted sum of all rows: (H, N) float32.
 
         Raises:
             ValueError: The options exclude it.
         """
         if self._sum is None:
             raise ValueError("the statistics were made without mean")
-        return self._sum / self._layout.patches
+        return self._sum / self._layout.patches if self._weights is None else self._sum
 
     @property
     def to_cls(self) -> Tensor:

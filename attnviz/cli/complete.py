@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from attnviz.domain.options import OptionField
+
 _CMAPS = (
     "cividis", "coolwarm", "gray", "hot", "inferno", "jet", "magma", "plasma", "turbo", "viridis",
 )  # fmt: skip
@@ -37,3 +39,11 @@ COMPLETIONS: Mapping[str, Callable[[str], list[str]]] = {
     "show": map_names,
 }
 """By the option's name."""
+
+
+def completion_of(each: OptionField) -> Callable[[str], list[str]] | None:
+    """What completes an option: its own values where they have names; None for what has none."""
+    offered = each.option.form.offered
+    if offered:
+        return lambda incomplete: [name for name in offered if name.startswith(incomplete)]
+    return COMPLETIONS.get(each.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from attnviz.cli.complete import COMPLETIONS
+from attnviz.cli.complete import completion_of
 from attnviz.cli.config import read_config
 from attnviz.cli.panels import Given, Panel
 from attnviz.domain.config_source import field_name
@@ -89,7 +89,7 @@ def _parameter(panel: Panel, each: OptionField) -> inspect.Parameter:
         metavar=option.metavar or form.metavar,
         help=option.help,
         show_default=option.default or True,
-        autocompletion=COMPLETIONS.get(each.name),
+        autocompletion=completion_of(each),
         rich_help_panel=option.panel or panel.title,
     )
     return inspect.Parameter(

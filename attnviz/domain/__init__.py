@@ -26,6 +26,7 @@ from attnviz.domain.choices import (
     SUMMARY,
     Baseline,
     Descriptor,
+    Direction,
     DiscardOrder,
     DiscoverMethod,
     Engine,
@@ -39,7 +40,6 @@ from attnviz.domain.choices import (
     Percentile,
     Positions,
     Precision,
-    Query,
     RelevanceMethod,
     Scale,
     take_choices,
@@ -89,6 +89,7 @@ from attnviz.domain.kinds import (
 from attnviz.domain.model import (
     ModelInfo,
 )
+from attnviz.domain.query import Query
 from attnviz.domain.shard import Shard
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ __all__ = [
     "ComparedMap",
     "ComparedRow",
     "Descriptor",
+    "Direction",
     "DiscardOrder",
     "DiscoverMaps",
     "DiscoverMethod",

@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from attnviz.domain.query import Query
+
 DEFAULT_MODEL = "dino_vits8"
 DEFAULT_OUT = "attnviz-out"
 DEFAULT_CMAP = "inferno"
@@ -88,11 +90,11 @@ class DiscardOrder(StrEnum):
     AFTER = "after"
 
 
-class Query(StrEnum):
-    """Whose rows the whole-image commands show: the CLS token's, or the mean over patches."""
+class Direction(StrEnum):
+    """Which attention of a patch: what it looks at (its row), or what looks at it (its column)."""
 
-    CLS = "cls"
-    MEAN = "mean"
+    FROM = "from"
+    TO = "to"
 
 
 class RelevanceMethod(StrEnum):
@@ -210,6 +212,6 @@ def take_choices(values: Any) -> None:
         ValueError: A text that is not a member.
     """
     for item in fields(values):
-        if isinstance(item.default, StrEnum):
+        if isinstance(item.default, StrEnum | Query):
             chosen = type(item.default)(getattr(values, item.name))
             object.__setattr__(values, item.name, chosen)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from attnviz.domain.choices import (
     DEFAULT_MASS,
     DiscoverMethod,
-    Query,
     take_choices,
 )
 from attnviz.domain.forms import (
@@ -19,6 +18,7 @@ from attnviz.domain.forms import (
 from attnviz.domain.kinds import CommandRequest, DiscoverRequest, HeadsRequest, RolloutRequest
 from attnviz.domain.kinds.common import LAYER, QUERY
 from attnviz.domain.options import option
+from attnviz.domain.query import Query
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:

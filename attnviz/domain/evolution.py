@@ -7,12 +7,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_shape
-from attnviz.domain.choices import DEFAULT_MASS, Query, take_choices
+from attnviz.domain.choices import DEFAULT_MASS, take_choices
 from attnviz.domain.drawing import DrawStyle, SharedScaleStyle
 from attnviz.domain.forms import PATH, SHARE, choice
 from attnviz.domain.kinds import HeadsRequest, LayersRequest
 from attnviz.domain.kinds.common import HEADS_OPTION, LAYER, QUERY
 from attnviz.domain.options import option, switch
+from attnviz.domain.query import Query
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class EvolutionMaps:
             jaccard=self.jaccard,
             steps=self.numbers,
             layer=self.layer,
-            layers=self.indices if self.layer is None else None,
+            layers=self.indices if self.rows is Rows.LAYERS else None,
         )
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "FLAG",
     "INDEX",
     "INDICES",
+    "INDICES_OR_ALL",
     "LIMITS",
     "MODEL_ARGS",
     "OPTIONAL_COUNT",
@@ -27,9 +28,11 @@ __all__ = [
     "PATH",
     "POINTS",
     "POSITIVE_CHANNELS",
+    "QUERY",
     "RANGE",
     "SHARD",
     "SHARE",
+    "SHARES",
     "SIZE",
     "TEXT",
     "WIDTH",
@@ -50,6 +53,13 @@ PATH = Form(read=lambda _option, text: path_of(text), write=str, metavar="PATH")
 
 INDEX = Form(read=parse.parse_index, metavar="N")
 INDICES = Form(read=parse.optional_indices, write=_joined, metavar="LIST")
+INDICES_OR_ALL = Form(
+    read=lambda option, text: parse.optional_indices(option, text) or "all",
+    write=lambda values: values if values == "all" else _joined(values),
+    metavar="LIST|all",
+)
+"""As ``INDICES``, where None is another choice than ``all``."""
+
 CELLS = Form(
     read=lambda _option, texts: parse.parse_cells(texts),
     write=lambda cells: [f"{row},{column}" for row, column in cells],
@@ -64,6 +74,13 @@ POINTS = Form(
 )
 PAIRS = Form(read=parse.parse_pairs, metavar="N|all")
 SHARE = number("0..1", above=0, most=1)
+SHARES = Form(
+    read=parse.parse_shares,
+    write=lambda value: _joined(value) if isinstance(value, tuple) else value,
+    metavar="0..1[,...]",
+)
+"""A number for one share, a tuple for several."""
+
 SIZE = Form(read=lambda _option, text: parse.parse_size(text), write=str, metavar="S|HxW|original")
 WIDTH = Form(read=lambda _option, text: parse.parse_width(text), metavar="column|page|INCHES")
 LIMITS = Form(read=lambda _option, text: parse.parse_limits(text), write=_joined, metavar="MIN,MAX")
@@ -79,6 +96,7 @@ POSITIVE_CHANNELS = Form(
     write=_joined,
     metavar="R,G,B",
 )
+QUERY = Form(read=parse.parse_query, write=str, metavar="cls|mean|pool|r1..rR")
 DEVICE = Form(read=lambda _option, text: parse.parse_device(text), metavar="auto|cpu|cuda[:N]|mps")
 MODEL_ARGS = Form(
     read=lambda _option, texts: parse.parse_model_args(texts),

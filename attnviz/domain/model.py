@@ -41,6 +41,8 @@ class ModelInfo:
     user's own, which no file names.
     ``stride``: the distance between patches that overlap, in pixels; None where they do not.
     ``checkpoint_key``: the entry of a training checkpoint that was loaded.
+    ``pool_heads``: heads of its attention pooling, in which latent queries read the output tokens;
+    0 without one.
     """
 
     name: str
@@ -68,6 +70,7 @@ class ModelInfo:
     test_registers: AddedRegisters | None = None
     stride: int | None = None
     in_memory: bool = False
+    pool_heads: int = 0
 
     @property
     def prefix_names(self) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ class Form:
 
     read: from the option's spelling and what ``type`` made of the text, to the value; raises
     UsageError. write: from the value to JSON: text, a number, or a list where ``repeated``.
-    unset: the text that stands for the default where that is None or 0, as ``auto``.
+    unset: the text that stands for the default where that is None or 0, as ``auto``. offered: what
+    the shell completes, where the values have names.
     """
 
     read: Callable[[str, Any], Any] = _as_it_is
@@ -46,6 +47,7 @@ class Form:
     metavar: str | None = None
     repeated: bool = False
     unset: str | None = None
+    offered: tuple[str, ...] = ()
 
 
 FLAG = Form(type=bool)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attnviz.domain.choices import COLUMN_INCHES, NARROWEST_INCHES, PAGE_INCHES, Percentile
 from attnviz.domain.geometry import Size
+from attnviz.domain.query import Query
 from attnviz.domain.shard import Shard
 from attnviz.errors import UsageError
 from attnviz.storage import is_address, path_of
@@ -71,6 +72,34 @@ def optional_indices(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None or text.strip().lower() == "all":
         return None
     return parse_indices(option, text)
+
+
+def parse_query(option: str, text: str) -> Query:
+    """``cls``, ``mean``, ``pool``, or a register such as ``r1``.
+
+    Raises:
+        UsageError: Anything else.
+    """
+    try:
+        return Query(text.strip().lower())
+    except ValueError:
+        raise UsageError(
+            f"{option}: {text!r} is not a query",
+            "write cls, mean, pool, or a register by its number from 1, e.g. r1",
+        ) from None
+
+
+def parse_shares(option: str, text: str) -> float | tuple[float, ...]:
+    """One share above 0 and at most 1: ``0.5``; or several: ``0.9,0.7,0.5``.
+
+    Raises:
+        UsageError: Not numbers, or one out of range.
+    """
+    parts = text.split(",")
+    hint = "write one share, or several between commas, e.g. 0.9,0.7,0.5"
+    values = _numbers(option, text, len(parts), hint)
+    shares = tuple(in_range(option, value, above=0, most=1) for value in values)
+    return shares if len(shares) > 1 else shares[0]
 
 
 def parse_size(text: str | None) -> SizeRequest:

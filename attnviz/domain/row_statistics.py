@@ -71,3 +71,38 @@ def map_rows(
             row["distance"] = float(distance[index])
         rows.append(row)
     return rows
+
+
+def column_rows(attention: FloatArray, prefix: FloatArray, received: FloatArray) -> list[Row]:
+    """Table rows of columns of the matrix: maps (K, gh, gw), prefix (K, P) and their sums (K,)."""
+    sharpness = focus(attention)
+    return [
+        {
+            **highest(values),
+            "mean": float(values.mean()),
+            "focus": float(sharpness[index]),
+            "received": float(received[index]),
+            "from_prefix": float(prefix[index].sum()),
+        }
+        for index, values in enumerate(attention)
+    ]
+
+
+def sink_ratio(received: FloatArray) -> FloatArray:
+    """Largest over median attention received (..., N) by a token: (...), 1 when all are equal."""
+    values = received.astype(np.float64)
+    median = np.median(values, axis=-1)
+    ratio = np.divide(
+        values.max(axis=-1), median, out=np.full_like(median, np.inf), where=median > 0
+    )
+    return np.asarray(ratio, np.float32)
+
+
+def sink_rows(received: FloatArray) -> list[Row]:
+    """Table rows of the attention received (K, N): the sink's token, and how far it stands out."""
+    tokens = received.argmax(axis=-1).tolist()
+    ratios = sink_ratio(received).tolist()
+    return [
+        {"sink_token": token, "sink_ratio": ratio}
+        for token, ratio in zip(tokens, ratios, strict=True)
+    ]

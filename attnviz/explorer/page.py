@@ -111,7 +111,7 @@ def _rollout_facts(rollout: RolloutMaps | None) -> dict[str, Any] | None:
     options = rollout.options
     return {
         "depths": list(rollout.depths),
-        "query": rollout.query.value,
+        "query": str(rollout.query),
         "fusion": options.fusion.value,
         "residual": options.residual,
         "discard": options.discard_ratio,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.domain import Size
+from attnviz.domain import Query, Size
 from attnviz.domain.mass_mask import mass_mask
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import (
@@ -16,6 +16,7 @@ from attnviz.figures.parts.caption import (
     prefix_text,
     query_text,
     sheet_with_caption,
+    sinks_text,
 )
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.masks import mask_outline
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         HeadsMaps,
         ModelInfo,
     )
+    from attnviz.figures.parts.page import Sheet
 
 
 def draw_heads(
@@ -63,23 +65,24 @@ def draw_heads(
     masks_text = f"masks hold {theme.share(threshold)} of the mass on patches" if threshold else ""
     parts = [
         layer_text(maps.layer, model),
-        query_text(maps.query),
+        _query_text(maps),
         scale_text(style),
         entropy_text(maps.tokens),
         prefix_text(maps.prefix, model),
+        "" if maps.received is None else sinks_text(maps.received, image, model),
         masks_text,
     ]
     sheet = sheet_with_caption(model, image, style, parts)
     head_panels = [
         map_panel(
-            (f"Head {head} · H {entropy:.2f}", f"{head} · H {entropy:.2f}"),
+            (f"Head {label} · H {entropy:.2f}", f"{label} · H {entropy:.2f}"),
             values,
             style,
             shared,
             swatch=theme.head_colour(head),
         )
-        for head, values, entropy in zip(
-            maps.heads, maps.attention, maps.entropy.tolist(), strict=True
+        for label, head, values, entropy in zip(
+            _labels(maps), maps.heads, maps.attention, maps.entropy.tolist(), strict=True
         )
     ]
     if len(head_panels) == 1:
@@ -91,11 +94,40 @@ def draw_heads(
     if shared:
         shared_bar(sheet, shared, "Attention")
     sheet.skip(0.03)
-    entropy_bars(sheet, maps.entropy, maps.heads, maps.tokens)
+    _entropies(sheet, maps)
     if threshold is not None:
         sheet.skip(0.09)
         panel_rows(sheet, _mask_panels(maps, image, threshold), aspect, at_least=4)
     return sheet.figures()
+
+
+def _query_text(maps: HeadsMaps) -> str:
+    """Whose attention it is; of several latent queries, that they are not one."""
+    if maps.query is not Query.POOL:
+        return query_text(maps.query)
+    if maps.latents is None:
+        return "attention of the latent query"
+    return f"attention of {len(set(maps.latents))} latent queries, as latent.head"
+
+
+def _labels(maps: HeadsMaps) -> list[str]:
+    """The number of each head, with several latent queries after that of its query: ``1.3``."""
+    if maps.latents is None:
+        return [str(head) for head in maps.heads]
+    pairs = zip(maps.latents, maps.heads, strict=True)
+    return [f"{latent}.{head}" for latent, head in pairs]
+
+
+def _entropies(sheet: Sheet, maps: HeadsMaps) -> None:
+    """The entropies as bars, of each latent query for itself."""
+    if maps.latents is None:
+        entropy_bars(sheet, maps.entropy, maps.heads, maps.tokens)
+        return
+    latents = np.array(maps.latents)
+    for latent in sorted(set(maps.latents)):
+        own = np.flatnonzero(latents == latent)
+        heads = [maps.heads[index] for index in own]
+        entropy_bars(sheet, maps.entropy[own], heads, maps.tokens, f", latent {latent}")
 
 
 def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Panel]:
@@ -122,14 +154,18 @@ def _by_head_pixels(
 def _mask_panels(maps: HeadsMaps, image: FigureImage, threshold: float) -> list[Panel]:
     """The mass mask of each head: the image inside, dimmed outside, outlined in its colour."""
     panels = []
-    for head, values in zip(maps.heads, maps.attention, strict=True):
+    for label, head, values in zip(_labels(maps), maps.heads, maps.attention, strict=True):
         mask = mass_mask(values, threshold)
         share = theme.share(float(mask.mean()))
         colour = theme.head_colour(head)
         runs = tuple(run / (mask.shape[1], mask.shape[0]) for run in mask_outline(mask))
         panels.append(
             Panel(
-                (f"Head {head} · {share} of cells", f"Head {head} · {share}", f"{head} · {share}"),
+                (
+                    f"Head {label} · {share} of cells",
+                    f"Head {label} · {share}",
+                    f"{label} · {share}",
+                ),
                 dimmed_raster(image, mask),
                 swatch=colour,
                 edges=(Edges(runs, colour, "#ffffff"),),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import (
     entropy_text,
+    layers_text,
     prefix_text,
     query_text,
     sheet_with_caption,
@@ -24,6 +25,7 @@ from attnviz.figures.parts.panels import (
 )
 from attnviz.figures.parts.plots import curve_lines, head_legend
 from attnviz.figures.parts.scale import common_limits, scale_text
+from attnviz.figures.parts.sinks import SINKS_TEXT, draw_sinks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,11 +52,12 @@ def draw_layers(
     shared = common_limits(maps.attention if each_head else means, style)
     own = f"colours: {OWN_SCALES}"
     parts = [
-        _layers_text(maps.layers, model),
+        layers_text(maps.layers, model),
         query_text(maps.query),
         own if each_head and not shared else scale_text(style),
         entropy_text(maps.tokens, len(maps.heads)),
         prefix_text(maps.prefix, model),
+        "" if maps.received is None else SINKS_TEXT,
     ]
     sheet = sheet_with_caption(model, image, style, parts)
     _overview(sheet, maps, image, compact=each_head)
@@ -77,6 +80,8 @@ def draw_layers(
         shared_bar(sheet, shared, "Attention")
     elif each_head:
         own_scales_bar(sheet)
+    if maps.received is not None:
+        draw_sinks(sheet, maps, image, model)
     return sheet.figures()
 
 
@@ -98,22 +103,3 @@ def _overview(sheet: Sheet, maps: LayersMaps, image: FigureImage, *, compact: bo
     overview(sheet, image_panel(image), panel_aspect(image), plots, compact=compact)
     head_legend(sheet, maps.heads)
     sheet.skip(0.07)
-
-
-def _layers_text(layers: tuple[int, ...], model: ModelInfo) -> str:
-    """The layers, and the range that they are chosen from."""
-    if layers == tuple(range(model.depth)):
-        return f"all layers, {theme.range_text(0, model.depth - 1)}"
-    return f"layers {_ranges(layers)} of {theme.range_text(0, model.depth - 1)}"
-
-
-def _ranges(layers: tuple[int, ...]) -> str:
-    """Layers as ranges: ``0-3, 7, 9-11``."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    ranges = (theme.range_text(run[0], run[-1]) if len(run) > 1 else str(run[0]) for run in runs)
-    return ", ".join(ranges)

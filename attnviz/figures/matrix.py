@@ -11,7 +11,7 @@ import numpy as np
 
 from attnviz.domain import Norm, Scale
 from attnviz.figures.parts import theme
-from attnviz.figures.parts.caption import layer_text, sheet_with_caption
+from attnviz.figures.parts.caption import layer_text, sheet_with_caption, sinks_text
 from attnviz.figures.parts.colour_bars import SIGNED_CMAP, ColourScale
 from attnviz.figures.parts.layout import MARGIN, Rect
 from attnviz.figures.parts.matrix_panels import Matrix, draw_matrices
@@ -70,6 +70,7 @@ def draw_attention_matrix(
         "rows are queries, columns keys",
         "" if cells == tokens else f"{tokens} tokens drawn as the means of {_block_text(maps)}",
         f"entropy in nats, at most ln {tokens} = {math.log(tokens):.2f}",
+        "" if maps.received is None else _received_text(maps, maps.received, image, model),
         _drawn_text(maps),
     ]
     sheet = sheet_with_caption(model, image, style, parts)
@@ -90,8 +91,17 @@ def draw_attention_matrix(
     return sheet.figures()
 
 
+def _received_text(
+    maps: MatrixMaps, received: FloatArray, image: FigureImage, model: ModelInfo
+) -> str:
+    """What the attention received is, and the token that receives most."""
+    return f"attention received: from all {maps.tokens} tokens, on average 1; " + sinks_text(
+        received, image, model
+    )
+
+
 def _maps_on_picture(maps: MatrixMaps, image: FigureImage, style: DrawStyle) -> list[Panel]:
-    """The image, the entropy of each patch's row, alone and on the image, and the map to CLS.
+    """The image, the entropy of each patch's row, alone and on the image, to CLS, and received.
 
     ``style.scale`` is about attention weights, so entropies always have their own scale.
     """
@@ -108,6 +118,9 @@ def _maps_on_picture(maps: MatrixMaps, image: FigureImage, style: DrawStyle) -> 
         panel = map_panel(titles, to_cls, style, fixed)
         # Unlike that of the matrices, its scale is never logarithmic: it has its own colour bar.
         panels.append(replace(panel, limits=fixed or panel.limits))
+    if maps.received is not None:
+        received = maps.received.mean(axis=0)[maps.prefix :].reshape(maps.grid)
+        panels.append(map_panel(("Attention received", "Received"), received, style, None))
     return panels
 
 

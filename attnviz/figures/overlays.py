@@ -41,10 +41,10 @@ _SIGNED_CMAP = "RdBu_r"
 def heads_overlays(
     maps: HeadsMaps, image: FigureImage, style: DrawStyle, _request: CommandRequest
 ) -> Overlays:
-    """One overlay per head: ``head3``."""
+    """One overlay per head: ``head3``; with several latent queries ``latent1-head3``."""
     shared = common_limits(maps.attention, style)
-    named = zip(maps.heads, maps.attention, strict=True)
-    return {f"head{head}": _overlay(image, values, style, shared) for head, values in named}
+    named = zip(maps.names, maps.attention, strict=True)
+    return {name: _overlay(image, values, style, shared) for name, values in named}
 
 
 def rollout_overlays(

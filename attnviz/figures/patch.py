@@ -9,6 +9,7 @@ import numpy as np
 from attnviz.figures.parts.caption import (
     entropy_text,
     layer_text,
+    prefix_shares,
     prefix_text,
     sheet_with_caption,
 )
@@ -55,13 +56,13 @@ def draw_patch(
     shared = common_limits(maps.attention if each_head else means, style)
     count = len(maps.heads)
     own = f"colours: means from lowest to highest, in the grid {OWN_SCALES}"
+    which = "of" if maps.received is None else "to"
     parts = [
         layer_text(maps.layer, model),
-        "attention of single patches, given as (row, column)",
+        f"attention {which} single patches, given as (row, column)",
         f"mean of {count} heads" if count > 1 else f"head {maps.heads[0]}",
         own if each_head and not shared else scale_text(style),
-        entropy_text(maps.tokens, count),
-        prefix_text(maps.prefix, model),
+        *_numbers_text(maps, model),
     ]
     sheet = sheet_with_caption(model, image, style, parts)
     _means(sheet, maps, image, shared)
@@ -74,14 +75,36 @@ def draw_patch(
     return sheet.figures()
 
 
+def _numbers(maps: PatchMaps) -> list[str]:
+    """A number of each patch's map, mean over heads: its entropy, or what it receives."""
+    if maps.received is not None:
+        return [f"c {value:.2f}" for value in maps.received.mean(axis=1).tolist()]
+    assert maps.entropy is not None
+    return [f"H {value:.2f}" for value in maps.entropy.mean(axis=1).tolist()]
+
+
+def _numbers_text(maps: PatchMaps, model: ModelInfo) -> list[str]:
+    """What these numbers are, and what is not drawn."""
+    if maps.received is None:
+        return [entropy_text(maps.tokens, len(maps.heads)), prefix_text(maps.prefix, model)]
+    mean = "mean over heads of " if len(maps.heads) > 1 else ""
+    text = f"c: {mean}the attention received from all {maps.tokens} tokens, on average 1"
+    if not model.prefix:
+        return [text]
+    # Of a column, whose sum is not 1, shares are those of the sum.
+    shares = maps.prefix.mean(axis=1) / maps.received.mean(axis=1)[:, None]
+    return [text, "of c, not drawn: " + ", ".join(prefix_shares(shares, model, "from"))]
+
+
 def _means(sheet: Sheet, maps: PatchMaps, image: FigureImage, shared: Limits | None) -> None:
     """The numbered image and the mean map of every query, of a single one also on the image."""
     grid, style = image.geometry.grid, sheet.style
-    means, entropies = maps.attention.mean(axis=1), maps.entropy.mean(axis=1).tolist()
+    means = maps.attention.mean(axis=1)
+    numbers = _numbers(maps)
     panels = [_numbered(maps, image)]
     for index, ((row, column), values) in enumerate(zip(maps.cells.tolist(), means, strict=True)):
         name = f"{index + 1} · ({row}, {column})"
-        titles = (f"{name} · H {entropies[index]:.2f}", name, str(index + 1))
+        titles = (f"{name} · {numbers[index]}", name, str(index + 1))
         mark = (cell_mark(row, column, grid),)
         panels.append(map_panel(titles, values, style, shared, edges=mark))
     if len(means) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnviz.domain import Query
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import prefix_text, query_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
@@ -48,6 +49,8 @@ def draw_rollout(
     sheet = sheet_with_caption(model, image, style, parts)
     aspect = panel_aspect(image)
     last = (f"Mean of layer {maps.last_layer}", f"Layer {maps.last_layer}")
+    if maps.query is Query.POOL:
+        last = ("Attention pooling", "Pooling")
     panels = [
         image_panel(image),
         map_panel(last, maps.last, style, shared),

@@ -152,6 +152,21 @@ class Backbone:
             tokens: Tensor = forward(batch)
             return tokens
 
+    def pool(self, tokens: Tensor) -> Tensor:
+        """The model's own pooling of the tokens (B, N, width) that ``run`` returns: (B, width).
+
+        In float32, whatever the products of the blocks run in. A pooling that reads the patches
+        alone does not read test-time registers either.
+        """
+        added, prefix = self.info.test_registers, self.info.prefix
+        if added is not None and not getattr(self.module, "pool_include_prefix", True):
+            own = tokens[:, : prefix - added.count]
+            tokens = torch.cat([own, tokens[:, prefix:]], dim=1)
+        with self.exact_arithmetic():
+            pool: Any = self.module.pool
+            pooled: Tensor = pool(tokens.float())
+            return pooled
+
     def exact_arithmetic(self) -> AbstractContextManager[None]:
         """The arithmetic that a pass runs in: float32 operations are not rounded to TF32."""
         return exact_float32()

@@ -227,7 +227,14 @@ def read_info(module: Any, name: str, timm_name: str, positions: Positions) -> M
         positions=positions,
         weights="",
         arithmetic=arithmetic_of(next(module.parameters()).dtype),
+        pool_heads=pool_heads(module),
     )
+
+
+def pool_heads(module: Any) -> int:
+    """Heads of a pooling by latent queries; 0 for other poolings, and for one without weights."""
+    pool = getattr(module, "attn_pool", None)
+    return int(pool.num_heads) if pool is not None and hasattr(pool, "latent") else 0
 
 
 def _heads_of(block: Any, name: str) -> int:

@@ -177,8 +177,8 @@ def find_spec(name: str) -> ModelSpec | None:
 def known_info(request: ModelRequest) -> ModelInfo | None:
     """What is known of a model by its name and ``--model-arg`` alone; None for other models.
 
-    No weights are looked at: whether they come with a classifier is known only of models that are
-    named without a checkpoint, and that have none.
+    No weights are looked at: whether they come with a classifier or attention pooling is known only
+    of models that are named without a checkpoint, and that have none.
     """
     named = request.name or (None if request.checkpoint else DEFAULT_MODEL)
     spec = None if named is None else find_spec(named)
@@ -211,6 +211,7 @@ def known_info(request: ModelRequest) -> ModelInfo | None:
         random_weights=request.random_weights,
         classes=0 if request.checkpoint is None else sys.maxsize,
         stride=stride,
+        pool_heads=0 if request.checkpoint is None else sys.maxsize,
     )
 
 

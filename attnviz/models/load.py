@@ -77,6 +77,7 @@ def assemble(request: ModelRequest, weights: Weights) -> Backbone:
             has_cls=info.has_cls,
         )
         loaded = _load(module, checkpoint, choice)
+        info = dataclasses.replace(info, pool_heads=build.pool_heads(module))
         _set_eps(module, checkpoint.inferred.eps)
         info = _described(info, choice, checkpoint, weights.origin)
         notes = (_note(info, checkpoint, loaded), *_assumed(info, checkpoint), *notes)

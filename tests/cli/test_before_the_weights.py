@@ -127,10 +127,9 @@ def test_a_checkpoint_that_is_none(no_weights, tmp_path, name, content, code, me
 
 
 def test_a_layer_that_a_safetensors_header_does_not_list(no_weights, tmp_path):
-    header = {
-        f"blocks.{block}.norm1.weight": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
-        for block in range(3)
-    }
+    names = ["cls_token", "patch_embed.proj.weight", "norm.weight"]
+    names += [f"blocks.{block}.norm1.weight" for block in range(3)]
+    header = {name: {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]} for name in names}
     text = json.dumps(header).encode()
     (tmp_path / "w.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(16))
     run = no_weights("heads", "a.png", "--checkpoint", "w.safetensors", "--layer", "3")

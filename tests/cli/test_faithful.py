@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from attnviz.cli.app import command_with_options
 from attnviz.domain.kinds.faithful import DEVIATION_ROW
 from attnviz.output.read_record import read_record
 from attnviz.runs.mean_scores import RunningMean
@@ -36,6 +37,22 @@ def test_the_cost_is_said_before_the_first_image(call):
     assert "up to" not in call("in/a.png", "--show", "mean", "--quiet").err
 
 
+def test_a_figure_set_says_the_cost_of_each_of_its_figures(real, tmp_path, tiny_weights):
+    save_scene(tmp_path / "a.png", 32, 40)
+    figures = "".join(
+        f'[[figure]]\ncommand = "{command}"\nimages = "a.png"\n{more}\n'
+        for command, more in (
+            ("heads", ""), ("faithful", 'show = "mean"'), ("faithful", "chefer = true\nout = 'p'"),
+        )
+    )  # fmt: skip
+    defaults = f'[defaults]\ncheckpoint = "{tiny_weights}"\nmodel-arg = "heads=2"\nworkers = 0\n'
+    (tmp_path / "set.toml").write_text(f"{defaults}dpi = 30\n{figures}", encoding="utf-8")
+    run = real("render", "set.toml")
+    assert run.code == 0, run.err
+    costs = [line for line in run.err.splitlines() if "plain passes" in line]
+    assert ["1 map takes up to 470" in costs[0], "3 maps takes up to 176" in costs[1]] == [True] * 2
+
+
 def test_means_and_standard_errors_over_a_folder(call, tmp_path):
     run = call("in", *SHOW, "--summary", "--json")
     assert run.code == 0, run.err
@@ -59,6 +76,13 @@ def test_means_and_standard_errors_over_a_folder(call, tmp_path):
     record = read_record(tmp_path / "o" / "faithful.summary.png")
     assert record["beside"].keys() == {"csv"}
     assert record["options"]["show"] == ["mean", "head:-1", "contribution"]
+
+
+def test_the_shell_is_offered_the_maps_that_can_be_measured():
+    for command, known in (("faithful", "contribution"), ("compare", "k-norm")):
+        (show,) = (p for p in command_with_options(command).params if p.name == "show")
+        offered = [item.value for item in show.shell_complete(None, known[:4])]
+        assert offered == [known]
 
 
 def test_one_number_has_no_standard_error():

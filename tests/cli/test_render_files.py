@@ -39,7 +39,7 @@ WRITTEN = {
     "flip-foreground": "true", "outlier-threshold": "9.5", "stride": "4",
     "test-registers": '"n.json"', "register-count": "2",
     "show": '["mean", "head:1"]', "class": "3", "baseline": '"black"', "chefer": "true",
-    "seed": "5",
+    "seed": "5", "direction": '"to"', "lfe": "true", "sinks": "true",
 }  # fmt: skip
 """A value of every option, as it stands in a file."""
 

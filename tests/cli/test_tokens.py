@@ -34,7 +34,7 @@ def test_the_whole_matrices_are_saved_and_are_those_of_the_python_interface(
     assert saved.pop("layer") == 2
     assert saved.pop("heads").tolist() == [0, 1]
     expected = {name: getattr(maps, name) for name in
-                ("attention", "logits", "token_entropy", "to_cls")}  # fmt: skip
+                ("attention", "logits", "token_entropy", "to_cls", "received")}  # fmt: skip
     assert_same_arrays(saved, expected, within=1e-6)
     assert saved["attention"].shape == (2, 25, 25)
     assert saved["attention"].sum(axis=2) == pytest.approx(1)
@@ -42,6 +42,8 @@ def test_the_whole_matrices_are_saved_and_are_those_of_the_python_interface(
     heads = attnviz.heads(model, attnviz.prepare(photo, model), layer=2)
     assert saved["attention"][:, 0, 1:].reshape(2, 4, 6) == pytest.approx(heads.attention, abs=1e-6)
     assert saved["to_cls"] == pytest.approx(heads.to_cls, abs=1e-6)
+    assert saved["received"] == pytest.approx(heads.received, abs=1e-5)
+    assert saved["received"] == pytest.approx(saved["attention"].sum(axis=1), abs=1e-5)
 
 
 def test_without_save_data_no_whole_matrix_is_held(request_of):

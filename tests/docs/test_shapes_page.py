@@ -13,7 +13,7 @@ from tests.helpers import kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shapes.md"
 ROW = re.compile(
-    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸⁹]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
+    r"^\| (`\w+`|all|) ?\| ([\w, ¹²³⁴⁵⁶⁷⁸⁹⁰]+?) \| (\([^|]*\)) \| (\w+) \| ", re.MULTILINE
 )
 LETTERS = {
     "D": 384,
@@ -46,7 +46,7 @@ def documented() -> dict[str, dict[str, tuple[tuple[int, ...], str]]]:
         command = first.strip("`") or command
         letters = [letter.strip() for letter in shape.strip("()").split(",") if letter.strip()]
         sides = tuple(LETTERS[side] if side in LETTERS else int(side) for side in letters)
-        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸⁹]", "", names).split(","):
+        for name in re.sub("[ ¹²³⁴⁵⁶⁷⁸⁹⁰]", "", names).split(","):
             pages.setdefault(command, {})[name] = (sides, kind)
     for name, arrays in pages.items():
         if name != "all":
@@ -69,6 +69,8 @@ def test_the_table_is_what_is_saved(command):
         "rollout": {"depths": (0,)},
         "relevance": {"like": pixels[:, ::-1].copy()},
         "matrix": {"whole": True},
+        "score": {"lfe": True},
+        "layers": {"sinks": True},
         "features": {"layer": 1, "foreground": True},
         "discover": {"method": "spectral"},
         "match": {"like": second, "cells": ((0, 0), (1, 1), (2, 2))},

@@ -76,6 +76,23 @@ def _layers(image, style, layers=12, heads=6, model=None, **options):
     return draw(maps, image, model or samples.model_info(), style, **options)
 
 
+def _sinks(image, style, layers, heads, model=None):
+    maps = samples.with_sinks(
+        samples.layers_maps(image.geometry.grid, layers, heads, distance=False)
+    )
+    return draw(maps, image, model or samples.model_info(), style)
+
+
+def _received(image, style, **made):
+    """A matrix with what the tokens receive, as the command makes it."""
+    maps = samples.matrix_maps(image.geometry.grid, **made)
+    received = 0.4 + np.random.default_rng(0).random((len(maps.heads), maps.tokens))
+    received[:, maps.tokens // 2] = 20
+    return draw(
+        replace(maps, received=received.astype(np.float32)), image, samples.model_info(), style
+    )
+
+
 def _rollout(image, style, depths=(11,)):
     maps = samples.rollout_maps(image.geometry.grid, depths)
     return draw(maps, image, samples.model_info(), style)
@@ -97,6 +114,16 @@ def _discover(image, style, method="tokencut"):
 
 def _match(image, like, style, **options):
     return draw(samples.match_maps(image, like, **options), image, samples.model_info(), style)
+
+
+def _energy(image, style):
+    maps = samples.pruned_maps(image.geometry.grid, (0.4,)).steps[0]
+    return draw(replace(maps, present=None), image, samples.model_info(), style)
+
+
+def _pruning(image, style, ratios, **options):
+    maps = samples.pruned_maps(image.geometry.grid, ratios, **options)
+    return draw(maps, image, samples.model_info(), style)
 
 
 def _relevance(image, style, model=None, prefix=1, **target):
@@ -212,6 +239,10 @@ def _summary(layers, heads, width=7.0):
 
 _GIANT = samples.model_info(name="dinov2_vitg14", depth=40, heads=24, random_weights=True)
 
+_POOLED = samples.model_info(
+    name="vit_base_patch16_siglip_224", prefix=0, has_cls=False, patch=16, pool_heads=4
+)
+
 CASES = {
     "heads": lambda: _heads(_landscape(), _style()),
     "heads-column": lambda: _heads(_portrait(), _style(width=COLUMN)),
@@ -225,6 +256,9 @@ CASES = {
     "heads-names": lambda: _heads(
         _landscape("50%_$x_$y^{2}_\u0378.png"), _style(width=COLUMN, scale=Scale.SHARED), 3
     ),
+    "heads-pool": lambda: draw(
+        samples.pooled_maps((14, 21)), _landscape(), _POOLED, _style(), threshold=0.5
+    ),
     "layers": lambda: _layers(_landscape(), _style()),
     "layers-column": lambda: _layers(_square(), _style(width=COLUMN), 4),
     "layers-each-head-column": lambda: _layers(
@@ -235,10 +269,19 @@ CASES = {
         _portrait(), _style(scale=Scale.SHARED), 6, 4, each_head=True
     ),
     "layers-giant": lambda: _layers(_square(), _style(), 40, 24, _GIANT),
+    "layers-sinks": lambda: _sinks(_landscape(), _style(), 12, 6),
+    "layers-sinks-column": lambda: _sinks(_portrait(), _style(width=COLUMN), 3, 6),
+    "layers-sinks-giant": lambda: _sinks(_square(), _style(), 40, 24, _GIANT),
     "rollout": lambda: _rollout(_landscape(), _style()),
     "rollout-depths": lambda: _rollout(_portrait(), _style(width=COLUMN), (3, 7, 11)),
     "patch": lambda: _patch(_landscape(), _style(), _QUARTERS),
     "patch-each-head": lambda: _patch(_landscape(), _style(), [(0, 20), (13, 0)], each_head=True),
+    "patch-to": lambda: draw(
+        samples.columns_of(samples.patch_maps((14, 21), _QUARTERS)),
+        _landscape(),
+        samples.model_info(),
+        _style(),
+    ),
     "patch-cropped": lambda: _patch(_cropped(), _style(width=COLUMN), [(7, 3)]),
     "features": lambda: _features(_landscape(), _style(), _QUARTERS),
     "features-foreground": lambda: _features(
@@ -262,6 +305,11 @@ CASES = {
     "compare-own-scale": lambda: _images(_style(), "heads", "rollout", "foreground"),
     "score": lambda: _score(_landscape(), _style()),
     "score-column": lambda: _score(_portrait(), _style(width=COLUMN, scale=Scale.SHARED)),
+    "score-energy": lambda: _energy(_landscape(), _style()),
+    "score-pruning": lambda: _pruning(_landscape(), _style(), (0.9,) * 4 + (0.7,) * 4 + (0.5,) * 4),
+    "score-pruning-column": lambda: _pruning(
+        _portrait(), _style(width=COLUMN, scale=Scale.SHARED), (0.7, 0.4), lfe=False
+    ),
     "discover-lost": lambda: _discover(_landscape(), _style(), "lost"),
     "discover-column": lambda: _discover(_portrait(), _style(width=COLUMN)),
     "discover-spectral": lambda: _discover(_padded(), _style(scale=Scale.SHARED), "spectral"),
@@ -284,6 +332,7 @@ CASES = {
     "faithful-summary-column": lambda: _mean_scores(COLUMN, images=1),
     "relevance-contribution": lambda: _contribution(_landscape(), _style()),
     "matrix": lambda: _matrix(_landscape(), _style()),
+    "matrix-received": lambda: _received(_landscape(), _style(), heads=1),
     "matrix-registers": lambda: _matrix(
         _square(), _style(scale=Scale.SHARED), 12, _TWELVE, 5, 2, (0, 11), norm=Norm.LINEAR
     ),

@@ -30,6 +30,7 @@ from attnviz.domain import (
     PatchMaps,
     Positions,
     QkvMaps,
+    Query,
     RelevanceMaps,
     RolloutMaps,
     RolloutOptions,
@@ -154,6 +155,17 @@ def heads_maps(grid, heads=6, prefix=1, seed=0, chosen=None) -> HeadsMaps:
     return HeadsMaps(attention, rest, entropy, None, 11, chosen)
 
 
+def pooled_maps(grid, heads=4, latents=2, prefix=0) -> HeadsMaps:
+    """Maps of a pooling head with several latent queries."""
+    attention, rest, entropy = rows(heads * latents, grid, prefix)
+    of = tuple(latent for latent in range(latents) for _ in range(heads))
+    chosen = tuple(range(heads)) * latents
+    return HeadsMaps(
+        attention, rest, entropy, None, 12, chosen, query=Query.POOL,
+        latents=of if latents > 1 else None,
+    )  # fmt: skip
+
+
 def layers_maps(grid, layers=12, heads=6, prefix=1, seed=0, *, distance=True) -> LayersMaps:
     attention, rest, entropy = rows(layers * heads, grid, prefix, seed)
     rng = np.random.default_rng(seed)
@@ -167,6 +179,27 @@ def layers_maps(grid, layers=12, heads=6, prefix=1, seed=0, *, distance=True) ->
         reach.astype(np.float32) if distance else None,
         tuple(range(layers)),
         tuple(range(heads)),
+    )
+
+
+def with_sinks(maps: LayersMaps) -> LayersMaps:
+    """The maps of some layers with one token that receives more and more, at a short value."""
+    layers, heads, _, _ = maps.attention.shape
+    rng = np.random.default_rng(1)
+    received = 0.5 + rng.random((layers, heads, maps.tokens))
+    depth = np.arange(layers)[:, None] * (1 + np.arange(heads) / heads)
+    received[:, :, maps.tokens // 3] += 0.4 * depth**2
+    received *= maps.tokens / received.sum(axis=-1, keepdims=True)
+    norms = 2 + rng.random((layers, heads, maps.tokens))
+    norms[:, :, maps.tokens // 3] /= 1 + depth / 3
+    return replace(maps, received=received.astype(np.float32), value_norms=norms.astype(np.float32))
+
+
+def columns_of(maps: PatchMaps) -> PatchMaps:
+    """The same maps as what looks at the patches."""
+    received = 5 * maps.attention.sum(axis=(2, 3)) + 5 * maps.prefix.sum(axis=2)
+    return replace(
+        maps, attention=5 * maps.attention, prefix=5 * maps.prefix, entropy=None, received=received
     )
 
 
@@ -251,6 +284,25 @@ def score_maps(grid, ratio=0.5, seed=0, prefix=1) -> ScoreMaps:
     kept = np.zeros(score.size, bool)
     kept[np.argsort(-score.ravel(), kind="stable")[:count]] = True
     return ScoreMaps(score, first, second, kept.reshape(grid), ratio, 11, tuple(range(6)), rest)
+
+
+def pruned_maps(grid, ratios=(0.9, 0.7, 0.5), *, lfe=True) -> ScoreMaps:
+    """The steps of a pruning run of as many layers as there are ratios."""
+    present, steps = np.ones(grid, bool), []
+    for layer, ratio in enumerate(ratios):
+        plain = score_maps(grid, ratio, seed=layer)
+        energy = 1 + 0.4 * np.sin(np.arange(plain.score.size, dtype=np.float32) / 50).reshape(grid)
+        terms = [np.where(present, term, np.nan) for term in (plain.cls_term, plain.patch_term)]
+        energy = np.where(present, energy, np.nan) if lfe else None
+        score = sum(terms) * (energy if lfe else np.float32(1))
+        kept = np.zeros(score.size, bool)
+        kept[np.argsort(-score.ravel(), kind="stable")[: round(ratio * score.size)]] = True
+        steps.append(
+            replace(plain, score=score, cls_term=terms[0], patch_term=terms[1],
+                    kept=kept.reshape(grid), layer=layer, lfe=energy, present=present)
+        )  # fmt: skip
+        present = kept.reshape(grid)
+    return replace(steps[-1], steps=tuple(steps))
 
 
 def relevance_maps(grid, prefix=1, seed=0, **target) -> RelevanceMaps:

@@ -9,6 +9,7 @@ import torch
 from attnviz.attention.capture import AttentionCall
 from attnviz.domain import ModelInfo, Positions, Size
 from attnviz.models.backbone import Backbone
+from attnviz.models.build import pool_heads
 
 
 def planted_call(matrices, layer=0):
@@ -75,6 +76,7 @@ def backbone_of(module, *, registers=0, cls=True, name="tiny"):
         positions=Positions.TIMM,
         weights="random weights",
         random_weights=True,
+        pool_heads=pool_heads(module),
     )
     return Backbone(module, info, offset=False)
 

@@ -15,6 +15,7 @@ import transformers
 
 import attnviz as package
 from attnviz.attention.capture import capture
+from attnviz.attention.pooling import pooling_weights
 from attnviz.errors import CheckpointError
 from attnviz.models.weights import huggingface
 from tests.helpers.checkpoints import edit_config, randomise, undrawn
@@ -177,6 +178,19 @@ def test_the_latent_query_of_siglip_is_kept(name, made):
         _, expected = theirs(tower, KINDS[name], image(size))
         with torch.inference_mode():
             assert difference(pool(model.run(image(size))), expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["SigLIP", "SigLIP tower"])
+def test_how_the_latent_query_of_siglip_reads(name, made):
+    """torch's own MultiheadAttention, which transformers pools by, returns the same weights."""
+    tower, _, model = made(name)
+    for size in SIZES[:2]:
+        with torch.inference_mode():
+            tokens = tower(image(size), interpolate_pos_encoding=True).last_hidden_state
+            _, expected = tower.head.attention(
+                tower.head.probe, tokens, tokens, average_attn_weights=False
+            )  # B, H, 1, N
+        assert difference(pooling_weights(model, image(size)), expected.transpose(1, 2)) < TOLERANCE
 
 
 def test_a_model_that_is_pooled_otherwise_has_no_latent_query(made):

@@ -83,7 +83,7 @@ def evaluate(given: Given, images: IMAGES_ARGUMENT, masks: MASKS = None) -> int:
     report = _EvalReport(quiet=printing.quiet)
     code = report.consume(events(request))
     if report.scores or report.overlaps:
-        facts = {"model": report.model, "layer": request.layer, "query": request.query.value}
+        facts = {"model": report.model, "layer": request.layer, "query": str(request.query)}
         options: ScoreOptions = given.make(ScoreOptions)
         _print(report, facts | {"threshold": request.threshold}, options.format)
     return code

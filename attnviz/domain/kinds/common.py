@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain.choices import Query
-from attnviz.domain.forms import CELLS, INDEX, INDICES, POINTS, choice
+from attnviz.domain.forms import CELLS, INDEX, INDICES, POINTS
+from attnviz.domain.forms import QUERY as QUERY_FORM
 from attnviz.domain.options import option, switch
+from attnviz.domain.query import Query
 
 if TYPE_CHECKING:
     from attnviz.domain.kinds.kind import Arrays
@@ -28,9 +29,9 @@ OVERLAY_ONLY = partial(
 QUERY = partial(
     option,
     Query.CLS,
-    choice(Query),
-    "Whose attention: the CLS token's, or the mean over all patches (also for models without a "
-    "CLS token).",
+    QUERY_FORM,
+    "Whose attention: the CLS token's, the mean over all patches, the latent query of a model that "
+    "pools by attention (SigLIP), or a register's.",
 )
 CELLS_OPTION = partial(option, (), CELLS, name="at", show="the centre patch of each quadrant")
 POINTS_OPTION = partial(option, (), POINTS, name="xy")

@@ -66,6 +66,7 @@ _MAPS = Form(
     write=list,
     metavar="MAP",
     repeated=True,
+    offered=NAMES,
 )
 
 

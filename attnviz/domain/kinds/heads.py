@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_shape
-from attnviz.domain.choices import Query
 from attnviz.domain.forms import SHARE
 from attnviz.domain.kinds.common import (
     DISTANCE,
@@ -17,6 +16,7 @@ from attnviz.domain.kinds.common import (
 )
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps, Sidecar
 from attnviz.domain.options import option, switch
+from attnviz.domain.query import Query
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +71,11 @@ class HeadsMaps(Maps):
     row, nats. heads: the model's index of each entry. What takes the whole matrix is None when it
     was not asked for: distance (H,), the mean attention distance over all patch queries in input
     pixels; to_cls (H, gh, gw), the attention of every patch to CLS; token_entropy (H, N), the
-    entropy of every token's row. query: whose rows these are.
+    entropy of every token's row; received (H, N), the attention that every token receives from all
+    tokens, the sum of its column. query: whose rows these are.
+
+    With the query ``pool`` the heads are those of the attention pooling, which comes after all
+    layers: layer is L. latents (H,): the latent query of each entry, None where there is only one.
     """
 
     attention: FloatArray
@@ -83,6 +87,8 @@ class HeadsMaps(Maps):
     to_cls: FloatArray | None = None
     token_entropy: FloatArray | None = None
     query: Query = Query.CLS
+    latents: tuple[int, ...] | None = None
+    received: FloatArray | None = None
 
     def __post_init__(self) -> None:
         count = len(self.heads)
@@ -101,7 +107,8 @@ class HeadsMaps(Maps):
     def arrays(self) -> Arrays:
         """Arrays attention (H, gh, gw), prefix (H, P), entropy (H,), layer (), heads (H,).
 
-        With the whole matrix also distance (H,), to_cls (H, gh, gw), token_entropy (H, N).
+        With several latent queries also latents (H,). With the whole matrix also distance (H,),
+        to_cls (H, gh, gw), token_entropy and received (H, N).
         """
         from attnviz.domain.kinds.common import given_arrays
 
@@ -114,16 +121,32 @@ class HeadsMaps(Maps):
             to_cls=self.to_cls,
             token_entropy=self.token_entropy,
             heads=self.heads,
+            latents=self.latents,
+            received=self.received,
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name of each entry: ``head3``, with several latent queries ``latent1-head3``."""
+        if self.latents is None:
+            return tuple(f"head{head}" for head in self.heads)
+        return tuple(
+            f"latent{latent}-head{head}"
+            for latent, head in zip(self.latents, self.heads, strict=True)
         )
 
     def rows(self) -> tuple[Row, ...]:
         """One row a head."""
-        from attnviz.domain.row_statistics import map_rows
+        from attnviz.domain.row_statistics import map_rows, sink_rows
 
         numbers = map_rows(self.attention, self.prefix, self.entropy, self.distance)
+        latents: list[dict[str, int]] = [{} for _ in self.heads]
+        if self.latents is not None:
+            latents = [{"latent": latent} for latent in self.latents]
+        sinks = sink_rows(self.received) if self.received is not None else [{}] * len(self.heads)
         return tuple(
-            {"layer": self.layer, "head": head, **row}
-            for head, row in zip(self.heads, numbers, strict=True)
+            {"layer": self.layer, **latent, "head": head, **row, **sink}
+            for latent, head, row, sink in zip(latents, self.heads, numbers, sinks, strict=True)
         )
 
 
@@ -140,6 +163,7 @@ HEADS = Kind(
     maps=HeadsMaps,
     compute="attnviz.attention.maps:heads_maps",
     draw="attnviz.figures.heads:draw_heads",
+    check="attnviz.attention.checks:check_heads",
     overlays="attnviz.figures.overlays:heads_overlays",
     drawn_with=("threshold",),
     sidecars={"overlay": Sidecar("head0.png", "attnviz.stages.sidecars:write_overlays")},

@@ -51,7 +51,8 @@ class MatrixMaps(Maps):
     patches. Where all blocks are single tokens, n = N.
 
     token_entropy (H, N): of every row, nats. to_cls (H, gh, gw): the attention of every patch to
-    CLS, None without a CLS token. logit_range (H, 2): the lowest and the highest logit.
+    CLS, None without a CLS token. received (H, N): the attention that every token receives from all
+    tokens, the sum of its column. logit_range (H, 2): the lowest and the highest logit.
     logits, attention (H, N, N): the whole matrices, None where they were not asked for.
     """
 
@@ -69,6 +70,7 @@ class MatrixMaps(Maps):
     drawn: tuple[int, ...]
     logits: FloatArray | None = None
     attention: FloatArray | None = None
+    received: FloatArray | None = None
 
     def __post_init__(self) -> None:
         count, cells = len(self.heads), int(self.edges.shape[0]) - 1
@@ -77,6 +79,8 @@ class MatrixMaps(Maps):
         for name in ("mean_logits", "mean_attention"):
             check_shape("MatrixMaps", name, getattr(self, name), (cells, cells))
         check_shape("MatrixMaps", "token_entropy", self.token_entropy, (count, self.tokens))
+        if self.received is not None:
+            check_shape("MatrixMaps", "received", self.received, (count, self.tokens))
         check_shape("MatrixMaps", "logit_range", self.logit_range, (count, 2))
         if self.to_cls is not None:
             check_shape("MatrixMaps", "to_cls", self.to_cls, (count, *self.grid))
@@ -102,14 +106,15 @@ class MatrixMaps(Maps):
         return of_patches.reshape(self.grid)
 
     def arrays(self) -> Arrays:
-        """Arrays token_entropy (H, N), layer (), heads (H,), with a CLS token to_cls (H, gh, gw).
+        """Arrays token_entropy, received (H, N), layer (), heads (H,).
 
-        Also logits, attention (H, N, N) where they are held.
+        With a CLS token to_cls (H, gh, gw). Also logits, attention (H, N, N) where they are held.
         """
         from attnviz.domain.kinds.common import given_arrays
 
         return given_arrays(
             token_entropy=self.token_entropy,
+            received=self.received,
             layer=self.layer,
             logits=self.logits,
             attention=self.attention,
@@ -119,7 +124,7 @@ class MatrixMaps(Maps):
 
     def rows(self) -> tuple[Row, ...]:
         """One row a head: entropy over the tokens' rows, the logits' range, the mean map to CLS."""
-        from attnviz.domain.row_statistics import uniform_entropy
+        from attnviz.domain.row_statistics import sink_rows, uniform_entropy
 
         limit = uniform_entropy(self.tokens)
         rows: list[Row] = []
@@ -137,6 +142,8 @@ class MatrixMaps(Maps):
             }
             if self.to_cls is not None:
                 row["to_cls_mean"] = float(self.to_cls[index].mean())
+            if self.received is not None:
+                row |= sink_rows(self.received[[index]])[0]
             rows.append(row)
         return tuple(rows)
 
@@ -146,8 +153,9 @@ MATRIX = Kind(
     help="""The whole attention matrix of a layer, before and after softmax.
 
     The mean over heads, the entropy of every token as a curve and as a map, the patches' attention
-    to CLS, and single heads: those that --heads names, or four from the lowest to the highest
-    entropy. Large matrices are drawn as means over blocks of tokens. --save-data keeps them whole.
+    to CLS, the attention that every patch receives, and single heads: those that --heads names, or
+    four from the lowest to the highest entropy. Large matrices are drawn as means over blocks of
+    tokens. --save-data keeps them whole.
 
     Example: attnviz matrix photo.jpg --layer 8 --heads 0,3
     """,

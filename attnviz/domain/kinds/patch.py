@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnviz.domain.arrays import check_shape
+from attnviz.domain.choices import Direction
+from attnviz.domain.forms import choice
 from attnviz.domain.kinds.common import (
     CELLS_OPTION,
     HEADS_OPTION,
@@ -14,7 +16,7 @@ from attnviz.domain.kinds.common import (
     POINTS_OPTION,
 )
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
-from attnviz.domain.options import switch
+from attnviz.domain.options import option, switch
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import FloatArray, IntArray
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 class PatchRequest(CommandRequest):
     """The attention of chosen patches: ``cells`` (row, column), ``points`` (x, y) in pixels.
 
-    Without either: the centre patch of each quadrant.
+    Without either: the centre patch of each quadrant. ``direction``: of or to these patches.
     """
 
     layer: int = LAYER()
@@ -37,6 +39,11 @@ class PatchRequest(CommandRequest):
         "A patch by a pixel of the original image; repeatable."
     )
     each_head: bool = switch("A map of every head instead of their mean.")
+    direction: Direction = option(
+        Direction.FROM,
+        choice(Direction),
+        "What the patches look at (from), or which patches look at them (to).",
+    )
     overlay_only: bool = OVERLAY_ONLY()
 
     @property
@@ -50,14 +57,18 @@ class PatchMaps(Maps):
     """Attention of chosen patches.
 
     attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H), cells (Q, 2) as (row, column).
+
+    With the direction ``to`` attention and prefix are what the other tokens give to the patch: its
+    column of the matrix. Columns do not sum to 1; received (Q, H), in place of entropy, is the sum.
     """
 
     attention: FloatArray
     prefix: FloatArray
-    entropy: FloatArray
+    entropy: FloatArray | None
     cells: IntArray
     layer: int
     heads: tuple[int, ...]
+    received: FloatArray | None = None
 
     def __post_init__(self) -> None:
         queries = int(self.cells.shape[0])
@@ -65,7 +76,9 @@ class PatchMaps(Maps):
         both = (queries, len(self.heads))
         check_shape("PatchMaps", "attention", self.attention, (*both, None, None))
         check_shape("PatchMaps", "prefix", self.prefix, (*both, None))
-        check_shape("PatchMaps", "entropy", self.entropy, both)
+        for name in ("entropy", "received"):
+            if getattr(self, name) is not None:
+                check_shape("PatchMaps", name, getattr(self, name), both)
 
     @property
     def tokens(self) -> int:
@@ -76,7 +89,7 @@ class PatchMaps(Maps):
     def arrays(self) -> Arrays:
         """Arrays attention (Q, H, gh, gw), prefix (Q, H, P), entropy (Q, H), cells (Q, 2).
 
-        Also layer () and heads (H,).
+        Also layer () and heads (H,). With the direction ``to`` received (Q, H) in place of entropy.
         """
         from attnviz.domain.kinds.common import given_arrays
 
@@ -84,6 +97,7 @@ class PatchMaps(Maps):
             attention=self.attention,
             prefix=self.prefix,
             entropy=self.entropy,
+            received=self.received,
             cells=self.cells,
             layer=self.layer,
             heads=self.heads,
@@ -91,24 +105,29 @@ class PatchMaps(Maps):
 
     def rows(self) -> tuple[Row, ...]:
         """One row a query patch and head."""
-        from attnviz.domain.row_statistics import map_rows
-
         return tuple(
             {"row": int(row), "column": int(column), "head": head, **numbers}
             for index, (row, column) in enumerate(self.cells)
-            for head, numbers in zip(
-                self.heads,
-                map_rows(self.attention[index], self.prefix[index], self.entropy[index], None),
-                strict=True,
-            )
+            for head, numbers in zip(self.heads, self._numbers(index), strict=True)
         )
+
+    def _numbers(self, index: int) -> list[Row]:
+        """The numbers of one patch, a head each."""
+        from attnviz.domain.row_statistics import column_rows, map_rows
+
+        maps, prefix = self.attention[index], self.prefix[index]
+        if self.received is not None:
+            return column_rows(maps, prefix, self.received[index])
+        assert self.entropy is not None
+        return map_rows(maps, prefix, self.entropy[index], None)
 
 
 PATCH = Kind(
     name="patch",
     help="""Attention of single patches, in one layer.
 
-    Each patch marked on the image, and its map: the mean over heads, or every head.
+    Each patch marked on the image, and its map: the mean over heads, or every head. With
+    --direction to, which patches look at it.
 
     Example: attnviz patch photo.jpg --at 3,7 --xy 240,120
     """,

@@ -11,13 +11,13 @@ from attnviz.domain.choices import (
     DEFAULT_RESIDUAL,
     DiscardOrder,
     Fusion,
-    Query,
     take_choices,
 )
 from attnviz.domain.forms import INDEX, INDICES, choice, number
 from attnviz.domain.kinds.common import HEADS_OPTION, OVERLAY_ONLY, QUERY
 from attnviz.domain.kinds.kind import CommandRequest, Kind, Maps
 from attnviz.domain.options import group, option
+from attnviz.domain.query import Query
 
 if TYPE_CHECKING:
     from attnviz.domain.arrays import FloatArray
@@ -77,8 +77,9 @@ class RolloutMaps(Maps):
     """The rollout's CLS row and, beside it, the last layer's mean CLS map.
 
     rollout (gh, gw), prefix (P,): rollout and prefix sum to 1. last (gh, gw): mean over heads of
-    the last layer's row of the same query. depths and at_depth (K, gh, gw), at_depth_prefix
-    (K, P): the rollout from the start layer up to and including each depth.
+    the last layer's row of the same query, or of the attention pooling's own. depths and at_depth
+    (K, gh, gw), at_depth_prefix (K, P): the rollout from the start layer up to and including each
+    depth.
     """
 
     rollout: FloatArray

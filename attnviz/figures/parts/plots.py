@@ -89,23 +89,27 @@ def limit_line(page: Page, frame: Frame, value: float, label: str, heading_right
         page.text(frame.box.right, level - 0.03, label, align="right")
 
 
-def entropy_bars(sheet: Sheet, entropy: FloatArray, heads: Sequence[int], tokens: int) -> None:
+def entropy_bars(
+    sheet: Sheet, entropy: FloatArray, heads: Sequence[int], tokens: int, of: str = ""
+) -> None:
     """The entropy of every head from zero, with its value, and the uniform limit ln N as a line.
 
-    Heads that do not fit side by side continue in further rows.
+    Heads that do not fit side by side continue in further rows. of: what the heading adds.
     """
     bars = list(zip(heads, entropy.tolist(), strict=True))
     most = max(1, int((sheet.width - 0.15) / _BAR_LEAST))
     many = math.ceil(len(bars) / math.ceil(len(bars) / most))
     for start in range(0, len(bars), many):
-        _bar_row(sheet, bars[start : start + many], many, tokens)
+        _bar_row(sheet, bars[start : start + many], many, tokens, of)
 
 
-def _bar_row(sheet: Sheet, bars: Sequence[tuple[int, float]], slots: int, tokens: int) -> None:
+def _bar_row(
+    sheet: Sheet, bars: Sequence[tuple[int, float]], slots: int, tokens: int, of: str
+) -> None:
     height = 1.2
     page = sheet.room(height)
     limit = math.log(tokens) if tokens > 1 else 1.0
-    heading = "Entropy H of each head, nats"
+    heading = f"Entropy H of each head{of}, nats"
     rect = Rect(MARGIN, page.y, sheet.width, height)
     frame = framed(page, rect, (0.0, float(slots)), (0.0, limit), heading)
     slot = frame.box.width / slots

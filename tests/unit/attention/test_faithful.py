@@ -134,6 +134,8 @@ def test_saco_as_algorithm_1_of_the_paper():
 
 def test_equal_values_rank_in_reading_order():
     assert ranked(np.float32([[1, 2, 1], [2, 1, 2]])).tolist() == [1, 3, 5, 0, 2, 4]
+    values = np.random.default_rng(0).integers(0, 3, (20, 30)).astype(np.float32)
+    assert ranked(values).tolist() == sorted(range(600), key=lambda cell: -values.ravel()[cell])
 
 
 def test_steps_are_equal_and_have_both_ends():
@@ -253,6 +255,9 @@ def test_blur_is_that_of_scipy():
     sigma = BLUR_SIGMA * 24
     expected = gaussian_filter(image.numpy(), (0, sigma, sigma), mode="nearest", radius=3)
     np.testing.assert_allclose(made, expected, atol=1e-5)
+    large = torch.rand(1, 448, 224).expand(3, -1, -1)
+    ten_pixels = gaussian_filter(large[0].numpy(), 10, mode="nearest", radius=30)
+    np.testing.assert_allclose(painted(large, Baseline.BLUR, BLACK)[2], ten_pixels, atol=1e-5)
     flat = torch.full((3, 24, 40), 0.7)
     torch.testing.assert_close(painted(flat, Baseline.BLUR, BLACK), flat)
 

@@ -23,11 +23,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attnviz.attention import rollout
 from attnviz.attention.capture import capture
 from attnviz.attention.compute import compute
+from attnviz.attention.perturb import painted
 from attnviz.attention.query_keys import query_keys
 from attnviz.attention.stats import distance_table
 from attnviz.attention.verify import verify
 from attnviz.domain import (
+    Baseline,
     Box,
+    Direction,
     DiscardOrder,
     DiscoverMethod,
     FigureImage,
@@ -85,7 +88,13 @@ REQUESTS = {
     "rollout at depths": RolloutRequest(depths=(0,)),
     "rollout of the mean query": RolloutRequest(query=Query.MEAN, options=PAPER),
     "patch": PatchRequest(cells=((0, 1), (2, 4)), heads=HEADS),
+    "patch, to": PatchRequest(cells=((0, 1), (2, 4)), direction=Direction.TO),
+    "heads of a register": HeadsRequest(query=Query("r2")),
+    "layers, sinks": LayersRequest(sinks=True),
+    "rollout of a register": RolloutRequest(query=Query("r1"), options=PAPER),
     "score": ScoreRequest(heads=HEADS),
+    "score with low-frequency energy": ScoreRequest(lfe=True),
+    "pruning run": ScoreRequest(lfe=True, layers="all"),
     "matrix": MatrixRequest(),
     "matrix, whole": MatrixRequest(heads=HEADS, whole=True),
     "qkv": QkvRequest(heads=HEADS),
@@ -95,7 +104,8 @@ REQUESTS = {
     "match": MatchRequest(LIKE),
     "match of tokens": MatchRequest(LIKE, part="tokens", cells=((0, 1),)),
     "faithful": FaithfulRequest(
-        show=("mean", "head:1", "rollout", "relevance", "score", "contribution", "random")
+        show=("mean", "head:1", "rollout", "relevance", "score", "contribution", "random"),
+        chefer=True,
     ),
     "faithful to a class": FaithfulRequest(
         show=("relevance", "contribution"), class_index=1, chefer=True
@@ -237,13 +247,21 @@ def test_every_kind_stays_on_the_device(name):
 
 @pytest.mark.parametrize("name", list(REQUESTS))
 def test_every_kind_stays_on_the_device_in_bfloat16_and_under_a_mask(name):
-    assert len(computed(on_cuda(torch.bfloat16, masked=True), REQUESTS[name])) == IMAGES
+    masked = name != "pruning run"  # which is refused where positions have biases
+    assert len(computed(on_cuda(torch.bfloat16, masked=masked), REQUESTS[name])) == IMAGES
 
 
 @pytest.mark.parametrize("name", [name for name in REQUESTS if name.startswith("rollout")])
 def test_rollout_makes_its_matrices_again_on_the_device(name, monkeypatch):
     monkeypatch.setattr(rollout, "KEEP_LIMIT_BYTES", 0)
     assert len(computed(on_cuda(), REQUESTS[name])) == IMAGES
+
+
+@pytest.mark.parametrize("baseline", Baseline)
+def test_what_hides_cells_is_made_on_the_device(baseline):
+    with MODE, _Values():
+        made = painted(batch_of_two()[0], baseline, (-1.0, -1.0, -1.0))
+    assert (made.shape, made.device.type) == ((3, 24, 40), "cuda")
 
 
 def test_the_check_of_all_blocks_stays_on_the_device():

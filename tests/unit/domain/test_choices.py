@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnviz
-from attnviz.domain import DrawStyle, Positions, RolloutOptions
+from attnviz.domain import DrawStyle, Positions, Query, RolloutOptions
 from attnviz.domain.kinds import HeadsRequest, LayersRequest, RolloutRequest
 from attnviz.domain.requests import InputRequest
 from tests.figures.rendering import texts_of
@@ -28,7 +28,7 @@ GIVEN = (
 def test_texts_become_members(kind, given):
     made = kind(**given)
     for name in given.keys() - {"inputs"}:
-        assert isinstance(getattr(made, name), StrEnum)
+        assert isinstance(getattr(made, name), StrEnum | Query)
 
 
 def test_a_text_that_is_no_member_is_refused():

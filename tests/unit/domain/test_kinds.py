@@ -107,4 +107,6 @@ def test_options_by_hand():
         "layer": 0, "heads": "0,2", "no-distance": True, "threshold": 0.5, "query": "cls",
     }  # fmt: skip
     patch = KINDS["patch"].request(cells=((3, 7),), points=((1.0, 2.5),))
-    assert request_options(patch) == {"layer": -1, "at": ["3,7"], "xy": ["1.0,2.5"]}
+    assert request_options(patch) == {
+        "layer": -1, "at": ["3,7"], "xy": ["1.0,2.5"], "direction": "from",
+    }  # fmt: skip

@@ -137,7 +137,8 @@ def _check_tokens(maps, tokens):
     """No array of another number of tokens, patches or prefix tokens; all numbers finite."""
     sizes = {side for values in maps.arrays().values() for side in values.shape}
     assert not sizes & {tokens - 1, tokens - 2, tokens + 1}
-    assert all(np.isfinite(values.astype(float)).all() for values in maps.arrays().values())
+    numbers = [values for values in maps.arrays().values() if values.dtype.kind != "U"]
+    assert all(np.isfinite(values.astype(float)).all() for values in numbers)
     if hasattr(maps, "prefix") and maps.prefix is not None and np.ndim(maps.prefix):
         assert maps.prefix.shape[-1] == 3
 
