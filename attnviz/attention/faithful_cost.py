@@ -16,7 +16,7 @@ STEPS = 20
 CHEFER_TENTHS = range(1, 10)
 """Tenths of the cells that Chefer et al. 2021 paint over."""
 
-TOKENS_IN_A_PASS = 4096
+TOKENS_IN_A_PASS = 2048
 """Changed images go through the model together up to so many tokens: beyond that a CPU gains
 nothing, and memory grows."""
 

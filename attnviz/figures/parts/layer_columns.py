@@ -45,4 +45,5 @@ def _cells(sheet: Sheet, rows: Sequence[Heading], columns: int, aspect: float) -
     across = max(-(-columns // blocks), min(most, 4))
     slot = room / across - _GAP
     width = min(slot, _TALLEST * aspect)
-    return Cells(-(-columns // blocks), blocks, slot, width, width / aspect, indent, whole=True)
+    across = -(-columns // blocks)
+    return Cells(across, blocks, slot, width, width / aspect, indent, whole=True, lines=1)
