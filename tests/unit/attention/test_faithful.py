@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import trapezoid
 from scipy.ndimage import gaussian_filter
 from torch.nn.functional import cosine_similarity
 
@@ -91,7 +92,7 @@ def test_an_additive_model_on_any_grid(grid):
     np.testing.assert_allclose(made.deletion.highest[0], deleted, atol=1e-6)
     np.testing.assert_allclose(made.insertion.highest[0], 1 - deleted, atol=1e-6)
     np.testing.assert_allclose(made.deletion.lowest[1], deleted, atol=1e-6)
-    expected = np.trapezoid(deleted, counts / high.size)
+    expected = trapezoid(deleted, counts / high.size)
     assert areas(made)["own"]["deletion"] == pytest.approx(expected, abs=1e-6)
     if high.size > 1:
         np.testing.assert_allclose(made.saco, [1, -1])

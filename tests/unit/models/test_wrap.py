@@ -19,6 +19,7 @@ from attnviz.errors import UnsupportedModelError, UsageError
 from attnviz.output.read_record import read_record
 from tests.helpers import live_models
 from tests.helpers.checkpoints import pixels, randomise, undrawn
+from tests.helpers.versions import OLD_TRANSFORMERS
 from tests.unit.watch.test_watch import assert_same, state_of
 
 TOLERANCE = 2e-5
@@ -111,6 +112,10 @@ def adapted(module, targets, **more):
     return with_adapters
 
 
+# What transformers calls the layers of its ViT.
+QUERY, VALUE, HIDDEN = (
+    ("query", "value", "intermediate.dense") if OLD_TRANSFORMERS else ("q_proj", "v_proj", "fc1")
+)
 PEFT = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated")
 
 
@@ -119,7 +124,7 @@ PEFT = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is depreca
 def test_adapters_are_merged_and_it_is_said(more, tmp_path):
     plain = HF["vit"]()
     unadapted = ours(attnviz.wrap(plain))
-    module = adapted(plain, ["q_proj", "v_proj", "fc1"], **more).train()
+    module = adapted(plain, [QUERY, VALUE, HIDDEN], **more).train()
     before = state_of(module)
     model = attnviz.wrap(module)
     assert_same(state_of(module), before)
@@ -134,7 +139,7 @@ def test_adapters_are_merged_and_it_is_said(more, tmp_path):
 @PEFT
 @pytest.mark.parametrize("state", ["disabled", "merged", "merged and disabled"])
 def test_adapters_count_as_they_are_switched(state):
-    module = adapted(HF["vit"](), ["q_proj"])
+    module = adapted(HF["vit"](), [QUERY])
     if "merged" in state:
         module.base_model.merge_adapter()
     if "disabled" in state:
