@@ -52,6 +52,10 @@ gallery: $(READY) ## compare the README's figures and pages with what the code d
 
 figures: $(READY) ## draw the README's figures and the explorer pages again
 	$(BIN)/attnviz render configs/gallery.toml --overwrite
+	$(BIN)/python tools/plant_outliers.py build/planted.safetensors
+	$(BIN)/attnviz registers tests/data/demo_scenes/scene_0[0-9][0-9].png --model demo \
+		--checkpoint build/planted.safetensors --device cpu --dpi 120 --top 5 --threshold 30 \
+		-o docs/figures/planted.json
 
 bench: $(READY) ## measure speed and memory against the plain pass, into docs/performance.md
 	$(BIN)/python -m benchmarks --write
