@@ -117,9 +117,15 @@ def _missing_folders(folder: Path) -> list[Path]:
 def _opened(path: Path) -> BinaryIO:
     """A new file in a folder that is made if needed, and again if another run just removed it."""
     for _ in range(_TRIES):
-        with suppress(FileNotFoundError):
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return path.open("xb")
+        except FileNotFoundError:
+            continue
+        except FileExistsError:
+            # A folder that was there and is gone a moment later is also told so; a file stays.
+            if any(each.exists() and not each.is_dir() for each in path.parents):
+                raise
     return path.open("xb")
 
 
