@@ -14,6 +14,7 @@ from attnviz.domain.requests import (
     OutputRequest,
     RunRequest,
 )
+from attnviz.domain.video import VideoRequest
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def run_request(kind: Kind, given: Given, inputs: Sequence[str]) -> RunRequest:
         output=output,
         style=given.make(DrawStyle),
         cluster=engine.cluster,
+        video=given.make(VideoRequest),
     )
     return request
 
