@@ -31,7 +31,6 @@ from attnviz.output.read_record import read_record
 from attnviz.output.record import to_dict
 from attnviz.output.series import ArraySeries
 from attnviz.output.video import open_sink, record_path
-from attnviz.runs.video_numbers import VideoCurves, frame_row
 from attnviz.runs.video_panels import VideoPanels
 from attnviz.stages.draw import about
 from attnviz.stages.frame import FrameJob, fitted
@@ -121,7 +120,8 @@ class _Video:
             yield Skipped(self.file, UP_TO_DATE)
             return
         source.notes.clear()
-        drawing = _Drawing(self, source, chosen, sample, provenance, record)
+        from attnviz.runs.video_drawing import Drawing
+        drawing = Drawing(self, source, chosen, sample, provenance, record)
         yield from drawing.events()
 
     def _provenance(self, first: Frame) -> Provenance:
