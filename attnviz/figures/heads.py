@@ -113,7 +113,7 @@ def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Pane
     ]
 
 
-def _by_head_pixels(  # noqa: PLR0913 - the last is what a raster takes
+def _by_head_pixels(
     image: FigureImage,
     attention: FloatArray,
     colours: ByteArray,

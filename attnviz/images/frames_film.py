@@ -78,9 +78,7 @@ class FilmFrames:
                 f"its end is missing: frames 0 to {len(times) - 1} of {self._declared} are there"
             )
         elif not self._declared and seconds and step and seconds - reached > max(2 * step, 0.25):
-            self.notes.append(
-                f"its end is missing: {reached:.2f} of {seconds:.2f} s are there"
-            )
+            self.notes.append(f"its end is missing: {reached:.2f} of {seconds:.2f} s are there")
 
     def frames(self, wanted: Sequence[FrameTime]) -> Iterator[Frame]:
         """These frames, decoded one by one; decoding begins at the key frame before the first."""

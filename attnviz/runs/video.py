@@ -6,52 +6,35 @@ first; their maps are kept, so that no frame is computed twice.
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
 from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from attnviz.domain import ImageFile, RgbImage, Size
-from attnviz.domain.events import UP_TO_DATE, Done, Failed, FrameDone, Interrupted, Skipped
+from attnviz.domain import ImageFile, RgbImage
+from attnviz.domain.events import UP_TO_DATE, Failed, Skipped
 from attnviz.domain.kinds import kind_of
-from attnviz.domain.options import resolve
 from attnviz.domain.requests import run_options
 from attnviz.domain.video import FrameTime, chosen_frames
-from attnviz.engines import draw_pool
-from attnviz.engines.ahead import ahead
-from attnviz.engines.draw_pool import Renderer
-from attnviz.engines.replicas import replicated
 from attnviz.errors import AttnvizError, ImageError
-from attnviz.figures.parts.held import joined
 from attnviz.images.frames import form_of, has_own_times, open_frames, video_digest
 from attnviz.output.current import differences, identity
 from attnviz.output.read_record import read_record
 from attnviz.output.record import to_dict
-from attnviz.output.series import ArraySeries
-from attnviz.output.video import open_sink, record_path
+from attnviz.output.video import record_path
 from attnviz.runs.video_panels import VideoPanels
 from attnviz.stages.draw import about
-from attnviz.stages.frame import FrameJob, fitted
-from attnviz.stages.frame_model import ComputedFrame, FollowingStage, FrameStage, PreparedFrame
 from attnviz.stages.plan import second_digest
 from attnviz.stages.read import prepare_image, provenance_of
-from attnviz.stages.smooth import mean_of, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from attnviz.domain import ComparedMap, Maps, Provenance
+    from attnviz.domain import Provenance
     from attnviz.domain.events import Event
     from attnviz.domain.requests import RunRequest
     from attnviz.domain.video import Frame
-    from attnviz.engines.draw_pool import Pending
     from attnviz.figures.parts.held import Ends
-    from attnviz.images.frames import FrameSource
     from attnviz.models.backbone import Backbone
     from attnviz.output.plan import OutputPlan
-    from attnviz.output.video.sink import VideoSink
 
 SAMPLE = 24
 """Frames that decide the colour limits and the components of a video."""
@@ -121,6 +104,7 @@ class _Video:
             return
         source.notes.clear()
         from attnviz.runs.video_drawing import Drawing
+
         drawing = Drawing(self, source, chosen, sample, provenance, record)
         yield from drawing.events()
 

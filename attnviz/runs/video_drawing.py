@@ -6,7 +6,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.domain import RgbImage, Size
 from attnviz.domain.events import Done, Failed, FrameDone, Interrupted
@@ -96,9 +96,18 @@ class Drawing:
         if v.request.video.smooth:
             notes = (*notes, f"mean of {v.request.video.smooth} frames")
         return FrameJob(
-            maps, panels, job.prepared.image.pixels, job.prepared.geometry, v.info,
-            v.request.style, v.request.command, v.plan, v.file.path.name,
-            v.request.video.over, notes, held,
+            maps,
+            panels,
+            job.prepared.image.pixels,
+            job.prepared.geometry,
+            v.info,
+            v.request.style,
+            v.request.command,
+            v.plan,
+            v.file.path.name,
+            v.request.video.over,
+            notes,
+            held,
         )
 
     def _smooth(self, items):

@@ -78,5 +78,7 @@ def _entry(head: int, command: CommandRequest, info: ModelInfo, name: str) -> in
         return head
     chosen = [each % info.heads for each in heads]
     if head not in chosen:
-        raise UsageError(f"--panel {name}: --heads leaves head {head} out", "add it, or drop --heads")
+        raise UsageError(
+            f"--panel {name}: --heads leaves head {head} out", "add it, or drop --heads"
+        )
     return chosen.index(head)

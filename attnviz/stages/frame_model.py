@@ -73,7 +73,7 @@ class FollowingStage(FrameStage):
 
     def _follow(self, job: PreparedJob) -> list[ComputedImage]:
         command = self.request.command
-        assert isinstance(command, PatchRequest)  # noqa: S101 - checked before the model was loaded
+        assert isinstance(command, PatchRequest)
         keys = self._keys(job.prepared, command.layer)
         width = job.prepared.geometry.grid.width
         if self.cells is None or self.keys is None:

@@ -135,6 +135,7 @@ def blend(
     Pixels are unchanged where the map is at its low limit, and where their centre lies outside the
     region.
     """
+
     def over(ground: ByteArray, y: NDArray[np.float64], x: NDArray[np.float64]) -> ByteArray:
         return overlay(ground, _sample(values, y, x, interpolation), limits, cmap, alpha)
 
@@ -171,9 +172,7 @@ def _over_region(
     top, bottom = _inside(y, grid.height)
     left, right = _inside(x, grid.width)
     out = pixels.copy()
-    out[top:bottom, left:right] = over(
-        out[top:bottom, left:right], y[top:bottom], x[left:right]
-    )
+    out[top:bottom, left:right] = over(out[top:bottom, left:right], y[top:bottom], x[left:right])
     return out
 
 
