@@ -14,7 +14,6 @@ from attnviz.domain.requests import (
     OutputRequest,
     RunRequest,
 )
-from attnviz.domain.video import VideoRequest
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ def run_request(kind: Kind, given: Given, inputs: Sequence[str]) -> RunRequest:
         output=output,
         style=given.make(DrawStyle),
         cluster=engine.cluster,
-        video=given.make(VideoRequest),
     )
     return request
 

@@ -88,7 +88,7 @@ def _columns(
         limits = scales.get(group)
         count = 1 if maps[0].is_colours else max(1, *(len(compared.values) for compared in maps))
         for index in range(count):
-            columns.append(Column(map_titles(name, maps, index), limits, group))
+            columns.append(Column(_titles(name, maps, index), limits, group))
             for row, compared, line in zip(rows, maps, panels, strict=True):
                 line.append(_panel(row, compared, index, limits, style))
     return columns, panels
@@ -119,7 +119,7 @@ def _group(kind: MapKind, name: str) -> str:
     return f"{kind}:" if ":" in name else str(kind)
 
 
-def map_titles(name: str, maps: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
+def _titles(name: str, maps: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
     """Titles with the head or patch; a patch by its cell if all rows agree, else as requested."""
     kind = maps[0].kind
     text, _, layer = name.partition(" layer ")

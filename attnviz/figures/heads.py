@@ -19,7 +19,7 @@ from attnviz.figures.parts.caption import (
 )
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.masks import mask_outline
-from attnviz.figures.parts.overlay import by_head, model_view, strongest_share
+from attnviz.figures.parts.overlay import by_head, model_view
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
@@ -102,8 +102,7 @@ def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Pane
     """The strongest head of each cell, and mean and maximum of all heads."""
     shared = common_limits(maps.attention, style)
     colours = np.array([theme.rgb_of(theme.head_colour(head)) for head in maps.heads], np.uint8)
-    highest = strongest_share(maps.attention)
-    strongest = partial(_by_head_pixels, image, maps.attention, colours, style.alpha, highest)
+    strongest = partial(_by_head_pixels, image, maps.attention, colours, style.alpha)
     return [
         Panel(("Strongest head", "Strongest"), strongest),
         map_panel(("Mean of heads", "Mean"), maps.attention.mean(axis=0), style, shared),
@@ -114,14 +113,9 @@ def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Pane
 
 
 def _by_head_pixels(
-    image: FigureImage,
-    attention: FloatArray,
-    colours: ByteArray,
-    alpha: float,
-    highest: float,
-    size: Size,
+    image: FigureImage, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
 ) -> ByteArray:
-    return by_head(model_view(image, size), attention, colours, alpha, highest)
+    return by_head(model_view(image, size), attention, colours, alpha)
 
 
 def _mask_panels(maps: HeadsMaps, image: FigureImage, threshold: float) -> list[Panel]:

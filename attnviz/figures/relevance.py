@@ -12,7 +12,6 @@ from attnviz.domain import DEFAULT_CMAP, RelevanceMethod, Scale, Size
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import prefix_text, sheet_with_caption
 from attnviz.figures.parts.colour_bars import shared_bar
-from attnviz.figures.parts.held import hold
 from attnviz.figures.parts.overlay import enlarge, model_view, overlay
 from attnviz.figures.parts.panels import (
     Panel,
@@ -90,7 +89,7 @@ def _scale(maps: RelevanceMaps, style: DrawStyle) -> tuple[Limits | None, str]:
     """The limits of the shared colour bar, if there is one, and the scale as the foot states it."""
     if maps.signed and style.scale is not Scale.FIXED:
         most = float(np.abs(maps.relevance).max()) or 1.0
-        return Limits(*hold(-most, most)), "one colour scale, the same below and above 0"
+        return Limits(-most, most), "one colour scale, the same below and above 0"
     return common_limits([maps.relevance], style), scale_text(style)
 
 

@@ -87,7 +87,7 @@ def write_figure(
         OutputError: It cannot be written.
     """
     if image_format is ImageFormat.PNG:
-        return _write_png(page_image(figure, dpi), path, made, "figure", dpi=(dpi, dpi))
+        return _write_png(_page_image(figure, dpi), path, made, "figure", dpi=(dpi, dpi))
     # Drawn into memory first: whatever goes wrong on the disk is then an OutputError, and
     # whatever goes wrong in the drawing is not.
     drawn = io.BytesIO()
@@ -97,7 +97,7 @@ def write_figure(
     return _write(path, drawn.getvalue(), "figure")
 
 
-def page_image(figure: Figure, dpi: int) -> Image:
+def _page_image(figure: Figure, dpi: int) -> Image:
     """The page as RGB pixels: none is transparent, and a quarter less is to be packed.
 
     Raises:

@@ -77,10 +77,6 @@ class RenderJob:
     output: OutputRequest
     plan: OutputPlan
 
-    def run(self) -> tuple[WrittenFile, ...]:
-        """As ``render``."""
-        return render(self)
-
 
 def render(job: RenderJob) -> tuple[WrittenFile, ...]:
     """Draw and write one image's files; the figure last, so that it stands for a complete set.

@@ -43,15 +43,6 @@ class CommandRequest:
         """The image to compare with, where there is one."""
         return None
 
-    @property
-    def can_follow(self) -> bool:
-        """Whether it looks from patches that can move from frame to frame."""
-        return False
-
-    def for_maps_alone(self) -> Self:
-        """The request of a run that draws maps only, and neither numbers nor arrays."""
-        return self
-
     def keeping_data(self, *, save_data: bool) -> Self:  # noqa: ARG002 - kinds that hold more read it
         """The request of a run that also saves the arrays."""
         return self
@@ -107,9 +98,6 @@ class Kind:
     the drawing takes. sidecars: by the field of the request that asks for them. summarised: whether
     ``--summary`` draws the numbers of all images. unused: drawing options that have no
     effect on the figure and are refused.
-
-    over_frames: ``module:function`` from the maps of some frames of a video to a function that
-    turns the maps of any frame into those that are drawn, so that frames can be compared.
     """
 
     name: str
@@ -125,4 +113,3 @@ class Kind:
     sidecars: Mapping[str, Sidecar] = field(default_factory=dict)
     summarised: bool = False
     unused: tuple[str, ...] = ()
-    over_frames: str | None = None

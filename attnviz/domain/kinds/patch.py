@@ -32,11 +32,6 @@ class PatchRequest(CommandRequest):
     )
     each_head: bool = switch("A map of every head instead of their mean.")
 
-    @property
-    def can_follow(self) -> bool:
-        """Whether it looks from patches that can move from frame to frame."""
-        return True
-
 
 @dataclass(frozen=True, eq=False)
 class PatchMaps(Maps):

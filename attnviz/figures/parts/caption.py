@@ -36,7 +36,6 @@ def sheet_with_caption(
         f"input {theme.size_text(size)}",
         f"grid {theme.size_text(grid)} of {model.patch} px patches",
         *(part for part in parts if part),
-        *image.notes,
     ]
     return sheet_of(style, lines, RANDOM if model.random_weights else "")
 

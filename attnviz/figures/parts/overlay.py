@@ -14,12 +14,9 @@ from attnviz.domain import Interpolation, Size
 from attnviz.domain.near_names import did_you_mean
 from attnviz.domain.overlay import overlay_weight, visible_region
 from attnviz.errors import UsageError
-from attnviz.figures.parts.held import hold
 from attnviz.figures.parts.scale import FLAT, Limits, common_limits, own_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from attnviz.domain import (
@@ -135,44 +132,14 @@ def blend(
     Pixels are unchanged where the map is at its low limit, and where their centre lies outside the
     region.
     """
-
-    def over(ground: ByteArray, y: NDArray[np.float64], x: NDArray[np.float64]) -> ByteArray:
-        return overlay(ground, _sample(values, y, x, interpolation), limits, cmap, alpha)
-
-    return _over_region(pixels, geometry, Size(*values.shape), over)
-
-
-def blend_colours(
-    pixels: ByteArray,
-    colours: FloatArray,
-    geometry: FitGeometry,
-    alpha: float,
-    interpolation: Interpolation,
-) -> ByteArray:
-    """The same with colours (gh, gw, 3), 0..1, of one weight everywhere."""
-
-    def over(ground: ByteArray, y: NDArray[np.float64], x: NDArray[np.float64]) -> ByteArray:
-        bands = [_sample(colours[..., band], y, x, interpolation) for band in range(3)]
-        tints = np.rint(255 * np.stack(bands, axis=-1)).astype(np.uint8)
-        return mix(ground, tints, np.full(ground.shape[:2], alpha, np.float32))
-
-    return _over_region(pixels, geometry, Size(*colours.shape[:2]), over)
-
-
-def _over_region(
-    pixels: ByteArray,
-    geometry: FitGeometry,
-    grid: Size,
-    over: Callable[[ByteArray, NDArray[np.float64], NDArray[np.float64]], ByteArray],
-) -> ByteArray:
-    """The image, with what ``over`` makes of its pixels and their y and x in cells of the grid."""
     region, (height, width) = geometry.region, pixels.shape[:2]
-    y = _pixel_centres(height, region.top, region.bottom, grid.height)
-    x = _pixel_centres(width, region.left, region.right, grid.width)
-    top, bottom = _inside(y, grid.height)
-    left, right = _inside(x, grid.width)
+    y = _pixel_centres(height, region.top, region.bottom, values.shape[0])
+    x = _pixel_centres(width, region.left, region.right, values.shape[1])
+    top, bottom = _inside(y, values.shape[0])
+    left, right = _inside(x, values.shape[1])
+    sampled = _sample(values, y[top:bottom], x[left:right], interpolation)
     out = pixels.copy()
-    out[top:bottom, left:right] = over(out[top:bottom, left:right], y[top:bottom], x[left:right])
+    out[top:bottom, left:right] = overlay(out[top:bottom, left:right], sampled, limits, cmap, alpha)
     return out
 
 
@@ -227,36 +194,21 @@ def dimmed(pixels: ByteArray, kept: BoolArray) -> ByteArray:
     return np.asarray(np.where(mask[..., None], pixels, faded[..., None]), np.uint8)
 
 
-def strongest_share(attention: FloatArray) -> float:
-    """The highest value of all heads (H, gh, gw), each renormalised; in a video, of all frames."""
-    return hold(0.0, float(_shares(attention).max()))[1]
-
-
-def _shares(attention: FloatArray) -> FloatArray:
-    mass = attention.sum(axis=(1, 2), keepdims=True)
-    return np.divide(attention, mass, out=np.zeros_like(attention), where=mass > 0)
-
-
 def by_head(
-    pixels: ByteArray,
-    attention: FloatArray,
-    colours: ByteArray,
-    alpha: float,
-    highest: float | None = None,
+    pixels: ByteArray, attention: FloatArray, colours: ByteArray, alpha: float
 ) -> ByteArray:
     """Every head in its own colour over the darkened grey image (Caron et al. 2021, figure 3).
 
     attention (H, gh, gw) is renormalised per head; each cell takes the colour, of (H, 3) uint8, of
     the head with the highest value. The weight is that of any overlay, ``overlay_weight``, with the
     limits of that value: no colour at uniform attention, 1 / (gh * gw), or below, full colour at
-    the highest value of all, ``highest`` if that is given. The shading of the image remains visible
-    under the colour.
+    the highest value of all. The shading of the image remains visible under the colour.
     """
     size = Size(pixels.shape[0], pixels.shape[1])
-    shares = _shares(attention)
+    mass = attention.sum(axis=(1, 2), keepdims=True)
+    shares = np.divide(attention, mass, out=np.zeros_like(attention), where=mass > 0)
     winner, strength = shares.argmax(axis=0), shares.max(axis=0)
-    uniform = 1 / strength.size
-    highest = float(strength.max()) if highest is None else highest
+    uniform, highest = 1 / strength.size, float(strength.max())
     # Uniform in all heads: no cell stands out, and none has a colour.
     limits = Limits(uniform, highest if highest > (1 + FLAT) * uniform else 2 * uniform)
     weight = overlay_weight(level(strength, limits), alpha)
