@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -12,12 +13,17 @@ Work = Callable[[], object]
 def interleaved(
     works: Mapping[str, Work], rounds: int, *, warm_up: bool = True
 ) -> dict[str, list[float]]:
-    """Seconds of each work, run in turn ``rounds`` times after a warm-up round."""
+    """Seconds of each work, run in turn ``rounds`` times after a warm-up round.
+
+    Each round has an order of its own: what ran before leaves caches and memory to the next.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in works}
+    names, order = list(works), random.Random(0)  # noqa: S311 - no secret
     for turn in range(rounds + warm_up):
-        for name, work in works.items():
+        order.shuffle(names)
+        for name in names:
             start = time.perf_counter()
-            work()
+            works[name]()
             if turn or not warm_up:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
