@@ -18,7 +18,7 @@ def interleaved(
     Each round has an order of its own: what ran before leaves caches and memory to the next.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
-    names, order = list(works), random.Random(0)  # noqa: S311 - no secret
+    names, order = list(works), random.Random(0)
     for turn in range(rounds + warm_up):
         order.shuffle(names)
         for name in names:
