@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from attnviz.attention.capture import NOT_FINITE_HINT, AttentionModel, EndOfPass
 from attnviz.attention.checks import check_features
 from attnviz.attention.choose import choose_layer
 from attnviz.attention.maps import heads_maps
-from attnviz.attention.pca import principal_components
+from attnviz.attention.pca import fit_components, principal_components
 from attnviz.domain import FeaturesMaps, Query
 from attnviz.domain.kinds import FeaturesRequest, HeadsRequest
 from attnviz.errors import AttentionError
@@ -81,6 +81,36 @@ def features_maps(
             )
         )
     return maps
+
+
+def same_components(sample: Sequence[FeaturesMaps]) -> Callable[[FeaturesMaps], FeaturesMaps]:
+    """From the maps of some frames: what gives any frame the components of them all together.
+
+    The components are those of all patch tokens of the sample, or of its foregrounds. A frame's
+    foreground stays its own.
+    """
+    pooled = [_drawn_tokens(maps)[0] for maps in sample]
+    fitted = fit_components(np.concatenate(pooled), COMPONENTS)
+
+    def of_frame(maps: FeaturesMaps) -> FeaturesMaps:
+        tokens, kept = _drawn_tokens(maps)
+        scores = np.zeros((kept.size, COMPONENTS), np.float32)
+        scores[kept] = fitted.scores(tokens)
+        return replace(
+            maps,
+            components=scores.reshape(maps.components.shape),
+            explained=fitted.explained.astype(np.float32),
+        )
+
+    return of_frame
+
+
+def _drawn_tokens(maps: FeaturesMaps) -> tuple[FloatArray, BoolArray]:
+    """The patch tokens (n, D) whose components are drawn, and which of all patches they are."""
+    patches = maps.tokens[len(maps.prefix_norm) :]
+    every = np.ones(len(patches), np.bool_)
+    kept = every if maps.foreground is None else maps.foreground.ravel()
+    return patches[kept], kept
 
 
 def output_tokens(

@@ -24,15 +24,26 @@ _HEAD_HINT = "a single head is head:3, or of q, k, v such as k-norm:3"
 _HINT = "write patch@3,7 (row, column) or patch@240,120px (x, y of the image)"
 
 
-def parse_maps(texts: Sequence[str]) -> tuple[MapSpec, ...]:
+def parse_maps(texts: Sequence[str], option: str = "--show") -> tuple[MapSpec, ...]:
     """The maps of a comparison, each once: ``mean,head:3,patch@3,7``, ``cosine@240,120px``.
+
+    option: what an error names.
 
     Raises:
         UsageError: No such map, or a head that is missing, or a head or patch that is not accepted.
     """
     # A comma before a number belongs to the position of a patch.
     parts = (part for text in texts for part in re.split(r",(?! *[-+\d])", text))
-    return tuple(dict.fromkeys(_map_spec(part.strip()) for part in parts))
+    return tuple(dict.fromkeys(_map_spec(part.strip(), option) for part in parts))
+
+
+def parse_panels(text: str) -> tuple[MapSpec, ...]:
+    """The maps of ``--panel``; errors as ``parse_maps``."""
+    specs = parse_maps([text], "--panel")
+    for spec in specs:
+        if spec.needs_patch:
+            raise UsageError(f"--panel: '{spec}' needs a patch", _HINT)
+    return specs
 
 
 def at_places(
@@ -64,12 +75,12 @@ def at_places(
     return tuple(dict.fromkeys(made))
 
 
-def _map_spec(text: str) -> MapSpec:
+def _map_spec(text: str, option: str) -> MapSpec:
     match = _SHOWN.fullmatch(text)
     name = re.split("[:@]", text)[0]
     if name not in set(MapKind):
         hint = did_you_mean(name, set(MapKind)) or f"one of {', '.join(MapKind)}"
-        raise UsageError(f"--show: no map is called {name!r}", hint)
+        raise UsageError(f"{option}: no map is called {name!r}", hint)
     kind = MapKind(name)
     head, row, column, x, y = match.group(2, 3, 4, 5, 6) if match else (None,) * 5
     if (
@@ -78,9 +89,9 @@ def _map_spec(text: str) -> MapSpec:
         or (head is not None and kind not in HEAD_KINDS)
     ):
         hint = f"write {kind}:3" if kind is MapKind.HEAD else _HINT if head is None else _HEAD_HINT
-        raise UsageError(f"--show: {text!r} is not a map", hint)
+        raise UsageError(f"{option}: {text!r} is not a map", hint)
     if (row is not None or x is not None) and kind not in PLACED_KINDS:
-        raise UsageError(f"--show: {text!r} takes no patch", _HINT)
+        raise UsageError(f"{option}: {text!r} takes no patch", _HINT)
     return MapSpec(
         kind,
         head=None if head is None else int(head),

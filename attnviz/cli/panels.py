@@ -21,6 +21,7 @@ from attnviz.domain.requests import (
     OutputRequest,
     RunRequest,
 )
+from attnviz.domain.video import VideoRequest
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ MODEL = Panel("Model", ModelRequest)
 IMAGES = Panel("Images", InputRequest).without("shard")
 DRAWING = Panel("Drawing", DrawStyle)
 SHARED_SCALE_DRAWING = Panel("Drawing", SharedScaleStyle)
+VIDEO = Panel("Video", VideoRequest)
 OUTPUT = Panel(OUTPUT_PANEL, OutputRequest).without("summary")
 SUMMARY = Panel(OUTPUT_PANEL, OutputRequest, ("summary",))
 RUN = Panel(RUN_PANEL, RunRequest)
@@ -83,7 +85,7 @@ def figure_panels(kind: Kind) -> tuple[Panel, ...]:
     """What the command of a kind of figure is composed of."""
     own = Panel(None, kind.request)
     summary = (SUMMARY,) if kind.summarised else ()
-    return (own, MODEL, IMAGES, DRAWING, OUTPUT, *summary, RUN, ENGINE, SHARD, PRINT)
+    return (own, MODEL, IMAGES, VIDEO, DRAWING, OUTPUT, *summary, RUN, ENGINE, SHARD, PRINT)
 
 
 @dataclass(frozen=True)

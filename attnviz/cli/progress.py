@@ -34,6 +34,9 @@ class Progress(Protocol):
     def step(self, name: str, done: int, total: int) -> None:
         """A step of a single image begins; ``done`` of ``total`` steps are complete."""
 
+    def frame(self, name: str, done: int, total: int) -> None:
+        """So many frames of a video are done."""
+
     def line(self, text: str) -> None:
         """Print a line without breaking the display."""
 
@@ -71,7 +74,7 @@ class LineProgress:
         self._seconds = seconds
         self._clock = clock
         self._total = 0
-        self._begun = self._last = clock()
+        self._begun = self._last = self._frames_begun = clock()
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +105,18 @@ class LineProgress:
         if now - self._last >= self._seconds:
             self._last = now
             self.line(f"{name}: step {done + 1} of {total}")
+
+    def frame(self, name: str, done: int, total: int) -> None:
+        """Print the frames, their rate and the time left, if the last line is long enough ago."""
+        now = self._clock()
+        if done <= 1:
+            self._frames_begun = now
+        if done <= 1 or now - self._last < self._seconds:
+            return
+        self._last = now
+        rate = (done - 1) / max(now - self._frames_begun, 1e-9)
+        left = duration((total - done) / rate)
+        self.line(f"{name}: frame {done} of {total}, {pace(rate)}, {left} left")
 
     def line(self, text: str) -> None:
         """Print a line."""
@@ -149,7 +164,8 @@ class BarProgress:
         )
         self._task: TaskID | None = None
         self._step_task: TaskID | None = None
-        self._begun = time.monotonic()
+        self._frames: TaskID | None = None
+        self._begun = self._frames_begun = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -192,6 +208,24 @@ class BarProgress:
             self._show(self._step_display)
         self._step_display.update(self._step_task, completed=done, description=name)
         self._refresh(self._step_display)
+
+    def frame(self, name: str, done: int, total: int) -> None:
+        """Move the bar of a video: frames, rate, time left."""
+        now = time.monotonic()
+        if self._frames is None:
+            self._frames_begun = now
+            self._frames = self._display.add_task("", total=total, rate="", failures="")
+            self._display.start()
+        rate = (done - 1) / max(now - self._frames_begun, 1e-9)
+        self._display.update(
+            self._frames,
+            completed=done,
+            total=total,
+            rate=f"{name} {pace(rate)}" if done > 1 else name,
+        )
+        if done == total:
+            self._display.remove_task(self._frames)
+            self._frames = None
 
     def line(self, text: str) -> None:
         """Print a line above the bar."""

@@ -14,6 +14,8 @@ from attnviz.domain.events import (
     Done,
     Event,
     Failed,
+    FrameDone,
+    Interrupted,
     RunFilesWritten,
     Skipped,
     Started,
@@ -93,6 +95,12 @@ class Report:
             case Step():
                 self._progress.step(event.name, event.done, event.total)
                 return
+            case FrameDone():
+                self._progress.frame(printable(event.file.path.name), event.done, event.total)
+                return
+            case Interrupted():
+                self._interrupted(event)
+                return
             case Done():
                 self._finish_one(event)
             case Skipped():
@@ -123,6 +131,13 @@ class Report:
         else:
             for file in event.written:
                 self._print(str(file.path))
+
+    def _interrupted(self, event: Interrupted) -> None:
+        paths = ", ".join(printable(file.path) for file in event.written[:1])
+        self._progress.line(
+            f"stopped: {printable(event.file.path)} after frame {event.done} of {event.total} "
+            f"({event.seconds:.2f} s); what was done is in {paths}"
+        )
 
     def _skip(self, event: Skipped) -> None:
         self._skipped += 1

@@ -14,6 +14,7 @@ from attnviz.domain.requests import (
     OutputRequest,
     RunRequest,
 )
+from attnviz.domain.video import VideoRequest
 from attnviz.errors import UsageError
 from attnviz.storage import path_of
 
@@ -56,6 +57,7 @@ def run_request(kind: Kind, given: Given, inputs: Sequence[str]) -> RunRequest:
         output=output,
         style=given.make(DrawStyle),
         cluster=engine.cluster,
+        video=given.make(VideoRequest),
     )
     return request
 

@@ -45,6 +45,30 @@ class Step:
 
 
 @dataclass(frozen=True)
+class FrameDone:
+    """A frame of a video is in its file: ``done`` of ``total``.
+
+    ``table``: its numbers, one row.
+    """
+
+    file: ImageFile
+    done: int
+    total: int
+    table: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """A video was stopped: ``written`` holds its first ``done`` frames, up to ``seconds``."""
+
+    file: ImageFile
+    written: tuple[WrittenFile, ...]
+    done: int
+    total: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Done:
     """One image's files stand complete.
 
@@ -98,4 +122,4 @@ class RunFilesWritten:
 UP_TO_DATE = "made from the same image, weights and options"
 """Why an image whose figures stand already is skipped."""
 
-Event = Started | Step | Done | Skipped | Failed | RunFilesWritten
+Event = Started | Step | FrameDone | Interrupted | Done | Skipped | Failed | RunFilesWritten

@@ -72,12 +72,13 @@ class PreparedImage:
 class FigureImage:
     """What a figure needs of the image: its pixels, where the map lies on it, and its name.
 
-    pixels: (height, width, 3) uint8, the original image.
+    pixels: (height, width, 3) uint8, the original image. notes: what the foot says of it besides.
     """
 
     pixels: ByteArray
     geometry: FitGeometry
     name: str
+    notes: tuple[str, ...] = ()
 
 
 def sha256_of(data: bytes) -> str:

@@ -43,6 +43,7 @@ from attnviz.domain.forms import (
 )
 from attnviz.domain.geometry import Size, as_size
 from attnviz.domain.options import option, request_options, switch
+from attnviz.domain.video import VideoRequest
 from attnviz.errors import UsageError
 
 if TYPE_CHECKING:
@@ -363,6 +364,7 @@ class RunRequest:
     )
     fail_fast: bool = switch("Stop at the first image that fails.", recorded=False)
     cluster: ClusterRequest | None = None
+    video: VideoRequest = field(default_factory=VideoRequest)
 
     def __post_init__(self) -> None:
         if self.output.summary and self.inputs.shard is not None:
@@ -388,4 +390,6 @@ class RunRequest:
 
 def run_options(request: RunRequest) -> dict[str, Any]:
     """Every option of a run that shapes the numbers or the drawing, by its name, for JSON."""
-    return request_options(request.command, request.model, request.inputs, request.style)
+    return request_options(
+        request.command, request.model, request.inputs, request.style, request.video
+    )

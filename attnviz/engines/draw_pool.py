@@ -14,18 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker, util
 from types import ModuleType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from attnviz.domain.process import available_cores, process_is_ours
 from attnviz.errors import OutputError
 from attnviz.output.atomic import sweep
-from attnviz.stages.draw import RenderJob, render
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from attnviz.domain import WrittenFile
+    from attnviz.output.plan import OutputPlan
 
 
 PATIENCE_SECONDS = 0.8
@@ -37,12 +36,27 @@ WORKERS_MOST = 8
 _PRELOAD = "attnviz.engines.preload"
 
 
+class DrawJob(Protocol):
+    """What a drawing process does: write an image's files, or draw a frame of a video."""
+
+    @property
+    def plan(self) -> OutputPlan: ...
+
+    def run(self) -> Any:
+        """Do it, and give the result."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pending:
     """A submitted job and its future result."""
 
-    job: RenderJob
-    future: Future[tuple[WrittenFile, ...]]
+    job: DrawJob
+    future: Future[Any]
+
+
+def perform(job: DrawJob) -> Any:
+    """Run a job, in whichever process."""
+    return job.run()
 
 
 class Renderer:
@@ -73,25 +87,25 @@ class Renderer:
         elif self._pool is not None:
             self._pool.shutdown()
 
-    def submit(self, job: RenderJob) -> Pending:
+    def submit(self, job: DrawJob) -> Pending:
         """Start a job."""
         self._folders.add(job.plan.folder)
         if self._pool is not None:
             try:
                 return Pending(job, _submit(self._pool, job))
             except BrokenExecutor as error:
-                failed: Future[tuple[WrittenFile, ...]] = Future()
+                failed: Future[Any] = Future()
                 failed.set_exception(error)
                 return Pending(job, failed)
-        future: Future[tuple[WrittenFile, ...]] = Future()
+        future: Future[Any] = Future()
         try:
-            future.set_result(render(job))
+            future.set_result(perform(job))
         except Exception as error:  # noqa: BLE001 - raised again by result(), as from a process
             future.set_exception(error)
         return Pending(job, future)
 
-    def result(self, pending: Pending) -> tuple[WrittenFile, ...]:
-        """Wait for the files of a job.
+    def result(self, pending: Pending) -> Any:
+        """Wait for the result of a job.
 
         Raises:
             OutputError: A file cannot be written, or the process that drew it died.
@@ -214,7 +228,7 @@ def _start_pool(workers: int, *, figures: bool = True) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
 
 
-def _submit(pool: ProcessPoolExecutor, job: RenderJob) -> Future[tuple[WrittenFile, ...]]:
+def _submit(pool: ProcessPoolExecutor, job: DrawJob) -> Future[Any]:
     """Submit a job to a pool, whose processes start here and do not run the user's script again.
 
     By default they run it for its definitions, which drawing does not need; and a script without
@@ -223,7 +237,7 @@ def _submit(pool: ProcessPoolExecutor, job: RenderJob) -> Future[tuple[WrittenFi
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
-        return pool.submit(render, job)
+        return pool.submit(perform, job)
     finally:
         sys.modules["__main__"] = script
 

@@ -99,7 +99,7 @@ def _columns(
         limits = scales.get(group)
         count = 1 if maps[0].is_colours else max(1, *(len(compared.values) for compared in maps))
         for index in range(count):
-            columns.append(Column(_titles(name, maps, index), limits, group))
+            columns.append(Column(map_titles(name, maps, index), limits, group))
             for row, compared, line in zip(rows, maps, panels, strict=True):
                 panel = _panel(row, compared, index, limits, style)
                 line.append(None if panel is None else _placed(panel, row))
@@ -136,7 +136,7 @@ def _group(kind: MapKind, name: str) -> str:
     return f"{kind}:" if ":" in name else str(kind)
 
 
-def _titles(name: str, maps: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
+def map_titles(name: str, maps: Sequence[ComparedMap], index: int) -> tuple[str, ...]:
     """Titles with the head or patch; a patch by its cell if all rows agree, else as requested."""
     kind = maps[0].kind
     text, _, layer = name.partition(" layer ")

@@ -20,7 +20,7 @@ from attnviz.figures.parts.caption import (
 )
 from attnviz.figures.parts.colour_bars import shared_bar
 from attnviz.figures.parts.masks import mask_outline
-from attnviz.figures.parts.overlay import by_head, model_view, on_cells
+from attnviz.figures.parts.overlay import by_head, model_view, on_cells, strongest_share
 from attnviz.figures.parts.panels import (
     Edges,
     Panel,
@@ -134,7 +134,8 @@ def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Pane
     """The strongest head of each cell, and mean and maximum of all heads."""
     shared = common_limits(maps.attention, style)
     colours = np.array([theme.rgb_of(theme.head_colour(head)) for head in maps.heads], np.uint8)
-    strongest = partial(_by_head_pixels, image, maps.attention, colours, style.alpha)
+    highest = strongest_share(maps.attention)
+    strongest = partial(_by_head_pixels, image, maps.attention, colours, style.alpha, highest)
     return [
         Panel(("Strongest head", "Strongest"), strongest),
         map_panel(("Mean of heads", "Mean"), maps.attention.mean(axis=0), style, shared),
@@ -145,10 +146,15 @@ def _summary(maps: HeadsMaps, image: FigureImage, style: DrawStyle) -> list[Pane
 
 
 def _by_head_pixels(
-    image: FigureImage, attention: FloatArray, colours: ByteArray, alpha: float, size: Size
+    image: FigureImage,
+    attention: FloatArray,
+    colours: ByteArray,
+    alpha: float,
+    highest: float,
+    size: Size,
 ) -> ByteArray:
     view = model_view(image, size)
-    return on_cells(view, image.geometry, lambda part: by_head(part, attention, colours, alpha))
+    return on_cells, strongest_share(view, image.geometry, lambda part: by_head(part, attention, colours, alpha, highest))
 
 
 def _mask_panels(maps: HeadsMaps, image: FigureImage, threshold: float) -> list[Panel]:

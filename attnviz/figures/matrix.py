@@ -13,6 +13,7 @@ from attnviz.domain import Norm, Scale
 from attnviz.figures.parts import theme
 from attnviz.figures.parts.caption import layer_text, sheet_with_caption, sinks_text
 from attnviz.figures.parts.colour_bars import SIGNED_CMAP, ColourScale
+from attnviz.figures.parts.held import hold
 from attnviz.figures.parts.layout import MARGIN, Rect
 from attnviz.figures.parts.matrix_panels import Matrix, draw_matrices
 from attnviz.figures.parts.panels import (
@@ -178,7 +179,7 @@ def _logit_scale(logits: list[FloatArray], style: DrawStyle) -> ColourScale:
     """
     finite = np.concatenate([values[np.isfinite(values)] for values in logits])  # not masked ones
     if finite.size and finite.min() < 0 < finite.max():
-        limits = Limits(float(finite.min()), float(finite.max()))
+        limits = Limits(*hold(float(finite.min()), float(finite.max())))
         return ColourScale(limits, SIGNED_CMAP, symmetric=True)
     return ColourScale(own_limits(finite) if finite.size else from_zero(1.0), style.cmap)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.domain import DEFAULT_CMAP, Scale
+from attnviz.figures.parts.held import hold
 from attnviz.figures.parts.component_colours import OVERLAY_WEIGHT, component_colours
 from attnviz.figures.parts.overlay import blend, blend_colours
 from attnviz.figures.parts.scale import Limits, common_limits, own_limits
@@ -98,7 +99,7 @@ def relevance_scale(maps: RelevanceMaps, style: DrawStyle) -> tuple[DrawStyle, L
     if style.scale is Scale.FIXED:
         return style, common_limits([maps.relevance], style)
     most = float(np.abs(maps.relevance).max()) or 1.0
-    return style, Limits(-most, most)
+    return style, Limits(*hold(-most, most))
 
 
 def matrix_overlays(

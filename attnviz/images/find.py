@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MAGIC = frozenset("*?[")
 _WRITTEN_MARKS = frozenset(f".{command}" for command in FIGURE_COMMANDS)
+_WRITTEN_SUFFIXES = frozenset((".png", ".mp4", ".webm", ".gif", ".webp"))
 _WRITTEN_SUMMARIES = tuple(f"{mark}.{SUMMARY}." for mark in sorted(_WRITTEN_MARKS))
 
 
@@ -50,15 +51,20 @@ class FoundImages:
 
 
 def find_images(
-    inputs: Sequence[str], *, stdin: TextIO | None = None, exclude: Path | None = None
+    inputs: Sequence[str],
+    *,
+    stdin: TextIO | None = None,
+    exclude: Path | None = None,
+    folders: bool = False,
 ) -> FoundImages:
     """All images that the inputs name.
 
     ``exclude`` is the output folder: searches do not enter it. Where it is itself searched, files
     named like the figures of an earlier run (``cat.heads.png``) are skipped instead. Nothing is
-    raised for an input; it becomes an entry of ``missing``.
+    raised for an input; it becomes an entry of ``missing``. ``folders``: a folder that is named is
+    one file, a video of numbered frames.
     """
-    search = _Search(exclude)
+    search = _Search(exclude, folders=folders)
     for written in inputs:
         if written != "-":
             search.take_input(written)
@@ -83,7 +89,8 @@ def _read_list(stream: TextIO) -> list[str]:
 class _Search:
     """One search over all inputs: collects files, skipped paths and missing inputs, in order."""
 
-    def __init__(self, exclude: Path | None) -> None:
+    def __init__(self, exclude: Path | None, *, folders: bool = False) -> None:
+        self._folders = folders
         self._exclude = None if exclude is None else Path(os.path.realpath(exclude))
         self._resolved_folders: dict[Path, Path] = {}
         self._files: dict[Path, ImageFile] = {}
@@ -124,7 +131,9 @@ class _Search:
         except (OSError, ValueError) as error:
             self.miss(written, _why_not(path, error), "check the path")
             return
-        if stat.S_ISDIR(mode):
+        if stat.S_ISDIR(mode) and self._folders:
+            self._add(path, Path(path.resolve().name))
+        elif stat.S_ISDIR(mode):
             if not self._take_folder(path, base=path):
                 self._miss_images(written, "holds no images")
         elif stat.S_ISREG(mode):
@@ -244,7 +253,7 @@ class _Search:
         return 1
 
     def _is_own_output(self, path: Path) -> bool:
-        if self._exclude is None or path.suffix.lower() != ".png":
+        if self._exclude is None or path.suffix.lower() not in _WRITTEN_SUFFIXES:
             return False
         summary = f".{path.name}".startswith(_WRITTEN_SUMMARIES)
         if not summary and _WRITTEN_MARKS.isdisjoint(path.suffixes[:-1]):

@@ -116,7 +116,7 @@ def _decode(
     form = image.format or ""
     notes = (*_notes_on_the_file(form, _frame_count(image, form, data), path), *opened.notes)
     with _naming(name):
-        rgb, more = _to_rgb(opened, layout, choice, value_range)
+        rgb, more = decoded_rgb(opened, layout, choice, value_range)
     check_pixels(Size(rgb.height, rgb.width), name, max_pixels)
     return np.asarray(upright(rgb, orientation_of(image))), (*notes, *more)
 
@@ -140,12 +140,13 @@ def _open(data: bytes, path: Path, name: str, layout: TiffLayout | None) -> Open
         raise ImageError(message, _MULTI_BAND_HINT) from error
 
 
-def _to_rgb(
+def decoded_rgb(
     opened: Opened,
     layout: TiffLayout | None,
     choice: BandChoice | None,
     value_range: ValueRange | None,
 ) -> tuple[Image.Image, tuple[str, ...]]:
+    """An opened image as RGB, and notes about what was done to it."""
     image = opened.image
     form = image.format or ""
     if form == "PNG" and is_wide(image):

@@ -17,7 +17,7 @@ from attnviz.errors import OutputError
 from attnviz.storage import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 _TEMPORARY = ".attnviz-"
@@ -52,6 +52,24 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
             temporary.replace(path)
     except OSError as error:
         raise as_output_error(path, error) from error
+
+
+@contextmanager
+def growing_file(folder: Path) -> Iterator[tuple[BinaryIO, Callable[[Path], None]]]:
+    """A hidden file in the folder, and what gives it a name there; without one it does not stay.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with _temporary(folder) as (stream, temporary):
+
+        def move(path: Path) -> None:
+            stream.flush()
+            os.fsync(stream.fileno())
+            stream.close()
+            temporary.replace(path)
+
+        yield stream, move
 
 
 def probe(folder: Path) -> None:

@@ -21,6 +21,7 @@ from attnviz.domain.process import available_cores
 from attnviz.domain.requests import RunRequest
 from attnviz.figures.names import missing_glyphs
 from attnviz.images.find import FoundImages
+from attnviz.images.frames import is_video
 from attnviz.output.plan import OutputPlan, check_folder
 from attnviz.stages.plan import check_before_loading, plan_request
 
@@ -66,6 +67,9 @@ def _events(
             if draws and alone and model is None:
                 _prepare_drawing()
             model = _checked(request, model)
+            films = [file for file in plans if is_video(file, request.video)]
+            film_plans = {file: plans[file] for file in films}
+            plans = {file: plan for file, plan in plans.items() if file not in film_plans}
             work = _joined(starting, request, model, plans)
             total = len(found.files) + len(found.missing)
             info = model.info.with_statistics(request.inputs.mean, request.inputs.std)
@@ -74,9 +78,15 @@ def _events(
             yield Started(total, info, notes, found.skipped)
         for name, error in found.missing:
             yield Failed(name, error)
-        if found.files:
+        if plans:
             with closing(work.events()) as events:
                 yield from events
+        if found.files and model is not None:
+            for file, plan in film_plans.items():
+                from attnviz.runs.video import draw_video
+
+                with closing(draw_video(request, model, file, plan)) as drawn:
+                    yield from drawn
 
 
 def cost_notes(request: RunRequest, model: Backbone) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from attnviz.errors import UsageError
 if TYPE_CHECKING:
     from attnviz.domain import FloatArray, IntArray, Maps, ModelInfo
     from attnviz.domain.comparison import CompareRequest, MapSpec
-    from attnviz.domain.kinds import CommandRequest
+    from attnviz.domain.kinds import CommandRequest, RelevanceRequest
 
 
 _PARTS = {
@@ -53,7 +53,16 @@ _PARTS = {
 _NORMS = (MapKind.QUERY_NORM, MapKind.KEY_NORM, MapKind.VALUE_NORM)
 
 
-def command_of(shown: MapSpec, request: CompareRequest) -> CommandRequest:
+class Asked(Protocol):
+    """What decides how a map is computed: a layer, and what relevance is of."""
+
+    @property
+    def layer(self) -> int | None: ...
+    @property
+    def relevance(self) -> RelevanceRequest | None: ...
+
+
+def command_of(shown: MapSpec, request: Asked) -> CommandRequest:
     """The command, with its own defaults, whose result contains the map.
 
     Without a layer it is the last one of attention, and for tokens the model's output.

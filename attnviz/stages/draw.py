@@ -77,6 +77,10 @@ class RenderJob:
     output: OutputRequest
     plan: OutputPlan
 
+    def run(self) -> tuple[WrittenFile, ...]:
+        """As ``render``."""
+        return render(self)
+
 
 def image_name(provenance: Provenance) -> str:
     """What a figure calls its image: the last part of its path, on whatever system it was made."""

@@ -79,7 +79,9 @@ def plan_request(
         UsageError: Names that cannot be given.
     """
     output = request.output
-    found = find_images(request.inputs.inputs, exclude=output.folder)
+    found = find_images(
+        request.inputs.inputs, exclude=output.folder, folders=request.video.as_video
+    )
     placed = output if into is None else replace(output, folder=into)
     # Names are assigned over all images, so that two shards do not write the same file.
     command = kind_of(request.command).name

@@ -153,6 +153,7 @@ FEATURES = Kind(
     compute="attnviz.attention.features:features_maps",
     draw="attnviz.figures.features:draw_features",
     check="attnviz.attention.checks:check_features",
+    over_frames="attnviz.attention.features:same_components",
     computed_with=("cells",),
     unused=("alpha",),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from attnviz.domain.arrays import check_shape
 from attnviz.domain.forms import SHARE
@@ -60,6 +60,10 @@ class HeadsRequest(CommandRequest):
     def needs_cls(self) -> bool:
         """Whether only a model with a CLS token can do it."""
         return self.query is Query.CLS
+
+    def for_maps_alone(self) -> Self:
+        """Without the mean attention distance, which takes the whole matrix."""
+        return replace(self, distance=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,15 @@ class CommandRequest:
         """The image to compare with, where there is one."""
         return None
 
+    @property
+    def can_follow(self) -> bool:
+        """Whether it looks from patches that can move from frame to frame."""
+        return False
+
+    def for_maps_alone(self) -> Self:
+        """The request of a run that draws maps only, and neither numbers nor arrays."""
+        return self
+
     def keeping_data(self, *, save_data: bool) -> Self:  # noqa: ARG002 - kinds that hold more read it
         """The request of a run that also saves the arrays."""
         return self
@@ -215,6 +224,9 @@ class Kind:
     whether the last of several inputs is the second image where ``like`` names none.
     overlays: see ``attnviz.figures.overlays``, for kinds whose request has the field
     ``overlay_only``. unused: drawing options that have no effect on the figure and are refused.
+
+    over_frames: ``module:function`` from the maps of some frames of a video to a function that
+    turns the maps of any frame into those that are drawn, so that frames can be compared.
     """
 
     name: str
@@ -234,3 +246,4 @@ class Kind:
     summarised: str | None = None
     overlays: str | None = None
     unused: tuple[str, ...] = ()
+    over_frames: str | None = None

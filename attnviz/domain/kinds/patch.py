@@ -51,6 +51,11 @@ class PatchRequest(CommandRequest):
         """``query1``, or its first head."""
         return f"query1-head{self.heads[0] if self.heads else 0}" if self.each_head else "query1"
 
+    @property
+    def can_follow(self) -> bool:
+        """Whether it looks from patches that can move from frame to frame."""
+        return True
+
 
 @dataclass(frozen=True, eq=False)
 class PatchMaps(Maps):

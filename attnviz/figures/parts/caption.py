@@ -38,6 +38,7 @@ def sheet_with_caption(
         f"grid {theme.size_text(grid)} of {model.patches_text}",
         edge_text(image.geometry),
         *parts,
+        *image.notes,
     ]
     sheet = sheet_of(style, [line for line in lines if line], RANDOM * model.random_weights)
     sheet.margins = image.geometry.margins

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.figures.parts.held import hold_arrays
+
 if TYPE_CHECKING:
     from attnviz.domain import BoolArray, FloatArray
 
@@ -25,7 +27,7 @@ def component_colours(components: FloatArray, mask: BoolArray | None = None) -> 
     """
     chosen = np.ones(components.shape[:2], np.bool_) if mask is None else mask
     values = components[chosen].astype(np.float64)
-    low, high = np.percentile(values, PERCENTILES, axis=0)
+    low, high = hold_arrays(*np.percentile(values, PERCENTILES, axis=0))
     constant = high - low <= 1e-6 * np.maximum(np.abs(high), np.abs(low))
     levels = np.where(constant, 0.5, (values - low) / np.where(constant, 1.0, high - low))
     colours = np.zeros(components.shape, np.float32)

@@ -44,6 +44,11 @@ _CJK = (
 """First words of the Unicode names of Chinese, Japanese and Korean characters."""
 
 
+def font_file(*, bold: bool = False) -> str:
+    """The file of DejaVu Sans, for text that is drawn without matplotlib."""
+    return str(Path(mpl.get_data_path()) / "fonts" / "ttf" / _FILES[bold])
+
+
 def font(size: float, text: str = "", *, bold: bool = False) -> FontProperties:
     """The font for a text: DejaVu Sans, followed by what some of its characters need."""
     return _properties(size, _families(text), bold=bold)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnviz.figures.parts import theme
+from attnviz.figures.parts.held import hold
 from attnviz.figures.parts.layout import MARGIN, Rect, tick_text, ticks
 from attnviz.figures.parts.plots import framed
 
@@ -62,7 +63,8 @@ def split_histogram(
         heading += f", from {theme.number(threshold, 3)} (dashed)"
     rect = Rect(MARGIN, page.y, sheet.width, _HEIGHT)
     x = float(bins.edges[0]), float(bins.edges[-1])
-    frame = framed(page, rect, x, (0.0, max(4.0, float((bins.kept + bins.others).max()))), heading)
+    highest = hold(0.0, max(4.0, float((bins.kept + bins.others).max())))
+    frame = framed(page, rect, x, highest, heading)
     _draw_bars(page, frame, bins, colours)
     _draw_ticks(page, frame, bins, rect)
     if threshold is not None:
@@ -167,7 +169,7 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
 
 def _bin_edges(positions: FloatArray, threshold: float | None) -> NDArray[np.float64]:
     """Edges of the bins; one lies at the threshold, so that no bin holds values of both sides."""
-    low, high = float(positions.min()), float(positions.max())
+    low, high = hold(float(positions.min()), float(positions.max()))
     if threshold is not None:
         low, high = min(low, threshold), max(high, threshold)
     if high <= low:

@@ -70,16 +70,19 @@ def content_of(
     marks: lines on all panels of a row.
     """
     highest = attention.max(axis=(2, 3)).tolist()
+    limits = [[shared or from_zero(most) for most in row] for row in highest]
     panels = [
         [
-            map_panel(("",), values, style, shared or from_zero(most), edges=edges)
-            for values, most in zip(row, maxima, strict=True)
+            map_panel(("",), values, style, each, edges=edges)
+            for values, each in zip(row, scales, strict=True)
         ]
-        for row, maxima, edges in zip(
-            attention, highest, marks or [()] * len(attention), strict=True
+        for row, scales, edges in zip(
+            attention, limits, marks or [()] * len(attention), strict=True
         )
     ]
-    return Content(panels, None if shared else [[theme.number(v) for v in row] for row in highest])
+    return Content(
+        panels, None if shared else [[theme.number(v.high) for v in row] for row in limits]
+    )
 
 
 class Cells(NamedTuple):

@@ -16,6 +16,7 @@ from attnviz.domain.colour_maps import PACKAGED, colour_table
 from attnviz.domain.near_names import did_you_mean
 from attnviz.domain.overlay import overlay_weight, visible_region
 from attnviz.errors import UsageError
+from attnviz.figures.parts.held import hold
 from attnviz.figures.parts.scale import FLAT, Limits
 
 if TYPE_CHECKING:
@@ -152,6 +153,23 @@ def blend_colours(
     pixels: ByteArray,
     colours: FloatArray,
     geometry: FitGeometry,
+    alpha: float,
+    interpolation: Interpolation,
+) -> ByteArray:
+    """The same with colours (gh, gw, 3), 0..1, of one weight everywhere."""
+    out = pixels.copy()
+    rows, columns, y, x = _region(pixels, geometry, *colours.shape[:2])
+    bands = [_sample(colours[..., band], y, x, interpolation) for band in range(3)]
+    tints = np.rint(255 * np.stack(bands, axis=-1)).astype(np.uint8)
+    ground = out[rows, columns]
+    out[rows, columns] = mix(ground, tints, np.full(ground.shape[:2], alpha, np.float32))
+    return out
+
+
+def blend_colours(
+    pixels: ByteArray,
+    colours: FloatArray,
+    geometry: FitGeometry,
     weight: float,
     interpolation: Interpolation,
 ) -> ByteArray:
@@ -235,21 +253,36 @@ def dimmed(pixels: ByteArray, kept: BoolArray) -> ByteArray:
     return np.asarray(np.where(mask[..., None], pixels, faded[..., None]), np.uint8)
 
 
+def strongest_share(attention: FloatArray) -> float:
+    """The highest value of all heads (H, gh, gw), each renormalised; in a video, of all frames."""
+    return hold(0.0, float(_shares(attention).max()))[1]
+
+
+def _shares(attention: FloatArray) -> FloatArray:
+    mass = attention.sum(axis=(1, 2), keepdims=True)
+    return np.divide(attention, mass, out=np.zeros_like(attention), where=mass > 0)
+
+
 def by_head(
-    pixels: ByteArray, attention: FloatArray, colours: ByteArray, alpha: float
+    pixels: ByteArray,
+    attention: FloatArray,
+    colours: ByteArray,
+    alpha: float,
+    highest: float | None = None,
 ) -> ByteArray:
     """Every head in its own colour over the darkened grey image (Caron et al. 2021, figure 3).
 
     attention (H, gh, gw) is renormalised per head; each cell takes the colour, of (H, 3) uint8, of
     the head with the highest value. The weight is that of any overlay, ``overlay_weight``, with the
     limits of that value: no colour at uniform attention, 1 / (gh * gw), or below, full colour at
-    the highest value of all. The shading of the image remains visible under the colour.
+    the highest value of all, ``highest`` if that is given. The shading of the image remains visible
+    under the colour.
     """
     size = Size(pixels.shape[0], pixels.shape[1])
-    mass = attention.sum(axis=(1, 2), keepdims=True)
-    shares = np.divide(attention, mass, out=np.zeros_like(attention), where=mass > 0)
+    shares = _shares(attention)
     winner, strength = shares.argmax(axis=0), shares.max(axis=0)
-    uniform, highest = 1 / strength.size, float(strength.max())
+    uniform = 1 / strength.size
+    highest = float(strength.max()) if highest is None else highest
     # Uniform in all heads: no cell stands out, and none has a colour.
     limits = Limits(uniform, highest if highest > (1 + FLAT) * uniform else 2 * uniform)
     weight = overlay_weight(level(strength, limits), alpha)

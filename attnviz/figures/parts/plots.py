@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attnviz.figures.parts import theme
+from attnviz.figures.parts.held import hold
 from attnviz.figures.parts.layout import MARGIN, Rect, tick_text, ticks
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ def _value_range(values: FloatArray, bound: float | None) -> tuple[float, float]
     """Round numbers from zero to the highest value, or from the lowest value to a bound."""
     low = 0.0 if bound is None else float(values.min())
     high = float(values.max()) if bound is None else bound
+    low, high = hold(low, high)
     step = _step(min(low, high), high, 6)
     if bound is None:
         high = math.ceil(high / step - 1e-9) * step
@@ -253,7 +255,7 @@ def token_lines(
     lines: values, colour and width. axis_of: the token axis for a length in inches. Prefix tokens,
     which have no neighbours, are dots in a strip of their own.
     """
-    lowest = min(float(values.min()) for values, _, _ in lines)
+    lowest, _ = hold(min(float(values.min()) for values, _, _ in lines), bound[0])
     step = _step(min(lowest, bound[0]), bound[0], 5)
     low = math.floor(lowest / step) * step
     frame = framed(page, rect, (0.0, 1.0), (min(low, bound[0] - step), bound[0]), heading)

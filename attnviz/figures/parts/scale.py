@@ -9,6 +9,7 @@ import numpy as np
 
 from attnviz.domain import Percentile, Scale
 from attnviz.errors import UsageError
+from attnviz.figures.parts.held import hold
 
 if TYPE_CHECKING:
     from attnviz.domain import DrawStyle, FloatArray
@@ -51,13 +52,13 @@ def own_limits(values: FloatArray) -> Limits:
     """From the lowest to the highest value; a flat map is bright all over, zeros are dark."""
     low, high = float(values.min()), float(values.max())
     if high - low > FLAT * abs(high):
-        return Limits(low, high)
+        return Limits(*hold(low, high))
     return from_zero(high)
 
 
 def from_zero(high: float) -> Limits:
     """From 0 to the highest value."""
-    return Limits(0.0, high) if high > 0 else Limits(0.0, 1.0)
+    return Limits(*hold(0.0, high if high > 0 else 1.0))
 
 
 def common_limits(maps: Iterable[FloatArray], style: DrawStyle) -> Limits | None:
@@ -81,7 +82,7 @@ def _fixed_limits(maps: list[FloatArray], style: DrawStyle) -> Limits:
         for limit in style.fixed_limits
     )
     if low < high:
-        return Limits(low, high).clipping(maps)
+        return Limits(*hold(low, high)).clipping(maps)
     if not any(isinstance(limit, Percentile) for limit in style.fixed_limits):
         raise UsageError(
             f"the limits of a fixed scale are {low:g} and {high:g}, the lower one comes first",
