@@ -13,6 +13,7 @@ from attnviz.domain.video import VideoFormat
 from attnviz.errors import OutputError
 from attnviz.output.record import KEY, to_json
 from attnviz.output.video import video_path
+from attnviz.output.video.faststart import index_first
 from attnviz.output.video.sink import PARTIAL, GrowingFile
 from attnviz.output.video.webp import add_record
 
@@ -78,7 +79,7 @@ class FilmSink:
 
     def _begin(self) -> tuple[Any, Any]:
         name, options = self._codec()
-        # faststart would move all of the file once more; players read the index from its end.
+        # FFmpeg's own faststart opens the file by its name a second time; see index_first.
         container: Any = av.open(
             self._file.stream,
             "w",
@@ -144,6 +145,8 @@ class FilmSink:
             self._container.close()
             if self._webp:
                 add_record(self._file.stream, self._record)
+            elif self._form is VideoFormat.MP4:
+                index_first(self._file.stream)
         except (FFmpegError, OSError) as error:
             self._file.abandon()
             raise OutputError(f"{self._path()} cannot be written ({error})") from error

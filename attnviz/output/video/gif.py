@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from attnviz.domain.video import VideoFormat
 from attnviz.output.atomic import as_output_error
 from attnviz.output.record import to_json
-from attnviz.output.video import VideoFormat, video_path
+from attnviz.output.video import video_path
 from attnviz.output.video.sink import PARTIAL, GrowingFile
 
 if TYPE_CHECKING:

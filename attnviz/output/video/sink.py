@@ -44,7 +44,7 @@ class GrowingFile:
         try:
             if isinstance(folder, Address):
                 spool = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack
-                self.stream = self._stack.enter_context(spool)  # type: ignore[assignment]
+                self.stream = self._stack.enter_context(spool)
                 self._move = None
             else:
                 self.stream, self._move = self._stack.enter_context(growing_file(folder))
