@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz import figures
@@ -26,12 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-    from PIL.Image import Image
-    from torch import Tensor
 
-    ImageSource = str | Path | Image | NDArray[Any] | Tensor
-    """A path, a Pillow image, an array (h, w, 3) or a tensor (3, h, w): see ``read``."""
+    from attnviz.api.inputs import ImageSource
 
 
 def explore(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from attnviz.api.inputs import check_model, prepare
 from attnviz.attention.checks import check_request
@@ -24,12 +23,7 @@ from attnviz.stages.single import SingleImage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-    from PIL.Image import Image
-    from torch import Tensor
-
-    ImageSource = str | Path | Image | NDArray[Any] | Tensor
-    """A path, a Pillow image, an array (h, w, 3) or a tensor (3, h, w): see ``read``."""
+    from attnviz.api.inputs import ImageSource
 
 _Maps = TypeVar("_Maps", bound=Maps)
 
