@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from attnviz.domain import DrawStyle, FigureImage, MatchMaps, ModelInfo
+    from attnviz.domain import BoolArray, DrawStyle, FigureImage, MatchMaps, ModelInfo
     from attnviz.figures.parts.page import Page, Sheet
 
     Points = NDArray[np.float64]
@@ -158,13 +158,23 @@ def _histogram(sheet: Sheet, maps: MatchMaps) -> None:
     values = maps.mutual_cosine
     if not values.size:
         return
-    drawn = np.isin(values, maps.cosine[maps.mutual])
+    drawn = pairs_drawn(maps)
     count = int(drawn.sum())
     heading = f"Mutual pairs by cosine: {values.size}"
     if count < values.size:
         heading += f", of which {count} drawn (coloured)" if count else ", none of them drawn"
     colours = (theme.head_colour(0), _OTHERS)
     split_histogram(sheet, values, drawn, colours, heading, divided=False)
+
+
+def pairs_drawn(maps: MatchMaps) -> BoolArray:
+    """Which of the mutual pairs are drawn (K,): one for each, however many have the same cosine."""
+    drawn = np.zeros(maps.mutual_cosine.shape, np.bool_)
+    pairs = zip(map(tuple, maps.cells[maps.mutual]), maps.cosine[maps.mutual], strict=True)
+    for _, cosine in dict.fromkeys(pairs):  # a patch that is asked for twice is one pair
+        same = np.flatnonzero((maps.mutual_cosine == cosine) & ~drawn)
+        drawn[same[:1]] = True
+    return drawn
 
 
 def _caption(maps: MatchMaps, model: ModelInfo) -> list[str]:
